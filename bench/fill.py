@@ -13,6 +13,7 @@ from rota.library.rota import Rota
 from rota.model.events import EventName
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import NewTask
+from rota.store.tasks import add_space, find_space, put_task
 
 PAST = "past"
 ROUTE = "python:noop"
@@ -64,9 +65,9 @@ QUEUED = (
 async def history(address: str, what: str, count: int) -> None:
     """Add `count` finished runs with their attempts and events, or `count` runs for tomorrow."""
     async with Rota(address) as rota:
-        space = await rota.store.find_space("main")
-        task = await rota.store.put_task(
-            NewTask(space_id=space.id, name=PAST, route=ROUTE, origin="bench"), None
+        space = await rota.store.read(find_space, "main")
+        task = await rota.store.write(
+            put_task, NewTask(space_id=space.id, name=PAST, route=ROUTE, origin="bench"), None
         )
     statements = FINISHED if what == "finished" else FUTURE
     await _execute(address, statements, count, space=space.id, task=task.id)
@@ -76,7 +77,7 @@ async def history(address: str, what: str, count: int) -> None:
 async def spaces(address: str, count: int, queued_each: int) -> None:
     """Add spaces with a task each, and ready runs for every one of them."""
     async with Rota(address) as rota:
-        await rota.store.add_space("main", SpaceRole.MAIN, "UTC")
+        await rota.store.write(add_space, "main", SpaceRole.MAIN, "UTC")
     await _execute(address, SPACES, count)
     await _execute(address, QUEUED, queued_each)
     await vacuum(address)

@@ -84,7 +84,7 @@ def _timed_statements(session: Any, ledger: Ledger) -> None:
 
 
 def _timed_sqlite(ledger: Ledger) -> None:
-    store = import_module("rota.store.sqlite.store")
+    store = import_module("rota.store.sqlite.database")
     plain = store.transact
 
     def transact(connection: Any, session: Any, operation: Any, *args: Any, **options: Any) -> Any:
@@ -105,7 +105,7 @@ def _timed_sqlite(ledger: Ledger) -> None:
 
 def profile_thread(profile: cProfile.Profile) -> Callable[[], None]:
     """Watch what the store's writing thread does; returns how to stop that."""
-    store = import_module("rota.store.sqlite.store")
+    store = import_module("rota.store.sqlite.database")
     plain = store.transact
 
     def transact(*args: Any, write: bool, **options: Any) -> Any:

@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("tests.contract.store")
 
 from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402
-from rota.store.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
+from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase  # noqa: E402
 from rota.testing.clock import VirtualClock  # noqa: E402
 from rota.testing.fakes import FixedChance  # noqa: E402
 from tests.tools.store_bench import Bench  # noqa: E402
@@ -137,7 +137,7 @@ def opened_file(clock, runner):
     stores = []
 
     async def open_file(path):
-        made = SqliteStore(path, clock)
+        made = SqliteDatabase(path, clock)
         await made.open()
         stores.append(made)
         return made
@@ -170,9 +170,9 @@ def postgres_address(postgres_server, runner):
 
 def postgres_store(request, clock):
     address = request.getfixturevalue("postgres_address")
-    from rota.store.postgres.store import PostgresStore
+    from rota.store.postgres.database import PostgresDatabase
 
-    return PostgresStore(address, clock, own_clock=True)
+    return PostgresDatabase(address, clock, own_clock=True)
 
 
 @pytest.fixture(params=KINDS)
@@ -188,16 +188,16 @@ def store(request, clock, tmp_path, runner):
 
 def make_store(request, clock, tmp_path):
     if request.param == "memory":
-        return MemoryStore(clock)
+        return MemoryDatabase(clock)
     if request.param == "sqlite":
-        return SqliteStore(str(tmp_path / "rota.db"), clock)
+        return SqliteDatabase(str(tmp_path / "rota.db"), clock)
     return postgres_store(request, clock)
 
 
 @pytest.fixture
 def memory(clock, opened):
     """An open memory store on the virtual clock."""
-    return opened(MemoryStore(clock))
+    return opened(MemoryDatabase(clock))
 
 
 @pytest.fixture

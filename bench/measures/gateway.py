@@ -59,13 +59,13 @@ async def _measured(count: int) -> dict[str, Any]:
         gateway = _gateway(Path(folder), port)
         began = time.monotonic()
         token = gateway.token(1, 1)
-        await gateway.permit(
+        await gateway.grant(
             "1-1", token, upstreams=["models"], ended=f"{folder}/exit", port=None,
             requests_left=10**9, bytes_left=1 << 50, space=1, scope="run 1",
         )  # fmt: skip
         start = (time.monotonic() - began) * 1000
         pid = int((Path(folder) / "g" / "lock").read_text())
-        door = gateway.door("1-1")
+        door = gateway.socket_path("1-1")
 
         async def direct() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await asyncio.open_connection("127.0.0.1", port)
@@ -99,7 +99,7 @@ def _gateway(folder: Path, port: int) -> GatewayClient:
         {},
         lambda: [known],
     )
-    made.promise(time.clock_gettime(time.CLOCK_BOOTTIME) + 3600)
+    made.extend_lease(time.clock_gettime(time.CLOCK_BOOTTIME) + 3600)
     return made
 
 

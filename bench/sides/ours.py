@@ -22,7 +22,13 @@ from rota.model.settlement import PLAIN_SUCCESS, Settlement
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool
 from rota.runtime.event_loop import run_async
+from rota.store.claims import claim_runs, set_limits
+from rota.store.queue import rebuild_queue_heads
+from rota.store.settlement import settle
+from rota.store.tasks import find_space, find_task
 from rota.store.transactions import QueryRows, Transaction
+from rota.store.views import count_runs, list_tasks, list_workers
+from rota.store.workers import register_worker
 from rota.timing.rule_builders import to_record
 from rota.timing.timetable import timetable
 
@@ -41,9 +47,9 @@ def counting(address: str) -> tuple[Rota, Tally]:
 
 
 async def _succeeded(rota: Rota) -> int:
-    space = await rota.store.find_space("main")
-    task = await rota.store.find_task(space.id, "noop")
-    return (await rota.store.count_runs(task.id)).get("succeeded", 0) if task else 0
+    space = await rota.store.read(find_space, "main")
+    task = await rota.store.read(find_task, space.id, "noop")
+    return (await rota.store.read(count_runs, task.id)).get("succeeded", 0) if task else 0
 
 
 def drain(address: str, n: int) -> dict[str, Any]:
@@ -222,8 +228,8 @@ def scheduled(address: str, tasks: int) -> tuple[Rota, list[float]]:
 
 
 async def _add_idle(rota: Rota, tasks: int, count: int) -> list[int]:
-    space = await rota.store.find_space("main")
-    ids = [task.id for task in await rota.store.list_tasks(space.id)][:tasks]
+    space = await rota.store.read(find_space, "main")
+    ids = [task.id for task in await rota.store.read(list_tasks, space.id)][:tasks]
     now = datetime.now(UTC)
     for hour in range(10):
         wish = ScheduleSpec(
@@ -324,17 +330,17 @@ async def _claims(address: str, samples: int, want: int, held: int) -> dict[str,
     running: list[list[Lease]] = []
     async with Rota(address) as rota:
         store = rota.store
-        await store.set_limits(LIMITS)
-        await store.heal()
+        await store.write(set_limits, LIMITS)
+        await store.write(rebuild_queue_heads)
         record = {
             "id": "bench-0", "home": "", "host": "", "pid": 0, "roles": "worker", "routes": "[]",
             "slots": 500, "lease_until": store.now() + fill.DAY,
         }  # fmt: skip
-        if "bench-0" not in {known.id for known in await store.list_workers()}:
-            await store.register(record)
+        if "bench-0" not in {known.id for known in await store.read(list_workers)}:
+            await store.write(register_worker, record)
         for sample in range(samples + held):
             began = time.perf_counter()
-            claimed = await store.claim("bench-0", POOLS, [fill.ROUTE], want)
+            claimed = await store.write(claim_runs, "bench-0", POOLS, [fill.ROUTE], want)
             middle = time.perf_counter()
             if len(claimed.leases) != want:
                 raise RuntimeError(f"a claim of {want} brought {len(claimed.leases)}")
@@ -343,12 +349,12 @@ async def _claims(address: str, samples: int, want: int, held: int) -> dict[str,
                 continue
             done = [_success(lease) for lease in running.pop(0)]
             began_settling = time.perf_counter()
-            await store.settle(done)
+            await store.write(settle, done)
             end = time.perf_counter()
             took["claim"].append((middle - began) * 1e3)
             took["settle"].append((end - began_settling) * 1e3)
             took["both"].append((middle - began + end - began_settling) * 1e3)
-        await store.settle([_success(lease) for batch in running for lease in batch])
+        await store.write(settle, [_success(lease) for batch in running for lease in batch])
     return {
         f"{name}_p{percent}": percentile(times, percent)
         for name, times in took.items()

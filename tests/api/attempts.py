@@ -6,6 +6,7 @@ import itertools
 from datetime import timedelta
 
 from rota.model.audit import AttemptIdentity
+from rota.store.audit import find_attempt_identity
 from tests.api.conftest import Client, Told
 
 WORKERS = itertools.count(1)
@@ -69,7 +70,7 @@ def hold(door) -> Attempt:
         worker = f"w{next(WORKERS)}"
         await door.bench.worker(worker, timedelta(days=2))
         (lease,) = await door.bench.claim(1, worker=worker, routes=["agent", "script"])
-        return lease, await door.store.find_held(lease.run_id, lease.epoch)
+        return lease, await door.store.read(find_attempt_identity, lease.run_id, lease.epoch)
 
     lease, held = door.run(claim())
     return Attempt(door, held, lease)

@@ -44,8 +44,8 @@ from rota.model.keys import EVERY_SCOPE
 from rota.model.spaces import SpaceRole
 from rota.rules.permissions import LOCAL
 from rota.runtime.event_loop import fastest_loop
+from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase
 from rota.store.sqlite.sql_console import SqliteSqlConsole
-from rota.store.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.fakes import FixedChance
 from tests.tools.store_bench import Bench
 
@@ -173,8 +173,8 @@ class Door:
         self._open.callback(self.entrance.close)
         bounds = CommandLimits(calls=frozenset({CALL}))
         inquirer = NoSqlConsole("")
-        if isinstance(self.store, SqliteStore):
-            inquirer = SqliteSqlConsole(self.store.path)
+        if isinstance(self.store, SqliteDatabase):
+            inquirer = SqliteSqlConsole(self.store.database.path)
         self._open.push_async_callback(inquirer.close)
         house = AppContext(
             store=self.store,
@@ -273,10 +273,10 @@ def door(loop, kind, clock, place, trust, bounds, request, tmp_path):
 
 def _store(kind, clock, request, tmp_path):
     if kind == "memory":
-        return MemoryStore(clock)
+        return MemoryDatabase(clock)
     if kind == "sqlite":
-        return SqliteStore(str(tmp_path / "rota.db"), clock)
+        return SqliteDatabase(str(tmp_path / "rota.db"), clock)
     address = request.getfixturevalue("postgres_address")
-    from rota.store.postgres.store import PostgresStore
+    from rota.store.postgres.database import PostgresDatabase
 
-    return PostgresStore(address, clock, own_clock=True)
+    return PostgresDatabase(address, clock, own_clock=True)

@@ -7,6 +7,9 @@ from rota.agent_api.operations import available_operations
 from rota.commands.catalogue import every_command, execute
 from rota.errors import NotPermitted
 from rota.model.attempts import Succeeded, WaitingForAnswer
+from rota.store.audit import list_audit_entries
+from rota.store.plans import promote_delayed
+from rota.store.tasks import list_state
 from tests.api.attempts import begin, hold
 from tests.tools.store_bench import failed
 
@@ -21,7 +24,9 @@ def test_a_run_schedules_a_task_in_its_conversation(door):
     assert (made["name"], made["space"], made["thread"]) == ("later", "ann", "cli:ann:chat")
     assert (made["origin"], made["site"]["executor"]) == ("attempt:1", "sandbox")
     (kept,) = [
-        r for r in door.run(door.store.list_requests(None, 2**62, 9)) if "attempt" in r.caller
+        r
+        for r in door.run(door.store.read(list_audit_entries, None, 2**62, 9))
+        if "attempt" in r.caller
     ]
     assert (kept.caller, kept.space, kept.command) == (job.held.name, "ann", "create_task")
 
@@ -40,7 +45,7 @@ def test_what_is_left_out_is_its_own(door):
     assert job.serve("why")["ok"]
     assert job.serve("why_run")["ok"]
     job.end(Succeeded())
-    remembered = job.door.run(job.door.store.list_state(job.held.task_id, "", 9))
+    remembered = job.door.run(job.door.store.read(list_state, job.held.task_id, "", 9))
     assert [(one.key, one.value) for one in remembered] == [("k", '{"a": [1]}')]
 
 
@@ -82,7 +87,7 @@ SAID = [
 @pytest.mark.parametrize(("verb", "fields"), SAID)
 def test_an_answer_goes_with_the_change_it_tells_of(door, verb, fields):
     job = begin(door)
-    faultpoints.arm("answer_request.begin:1:raise")
+    faultpoints.arm("record_answer.begin:1:raise")
     try:
         first = job.serve(verb, "r-1", **fields)
     finally:
@@ -119,7 +124,7 @@ HOSTILE = [
 def test_what_a_run_claims_gives_it_nothing(door):
     theirs = begin(door, "bob", "theirs")
     job = begin(door, "ann")
-    before = door.run(door.store.list_requests(None, 2**62, 99))
+    before = door.run(door.store.read(list_audit_entries, None, 2**62, 99))
     for verb, fields in HOSTILE:
         by_id = {**fields, "task": str(theirs.held.task_id)} if "task" in fields else fields
         for said in (fields, by_id):
@@ -127,7 +132,7 @@ def test_what_a_run_claims_gives_it_nothing(door):
             assert not told["ok"], (verb, said)
             assert told["error"]["code"] in {"not_found", "invalid", "not_permitted"}, told
             assert len(str(told)) < 2_000
-    assert door.run(door.store.list_requests(None, 2**62, 99)) == before
+    assert door.run(door.store.read(list_audit_entries, None, 2**62, 99)) == before
 
 
 def test_a_run_of_another_space_is_not_there(door):
@@ -170,10 +175,10 @@ def test_an_attempt_that_is_over_reads_and_changes_nothing(door):
     assert first.serve("set_state", "r-1", key="k", value=1)["ok"]
     first.end(failed())
     door.clock.advance(hours=1)
-    door.run(door.store.promote(10))
+    door.run(door.store.write(promote_delayed, 10))
     second = hold(door)
     assert (second.held.run_id, second.held.epoch) == (first.held.run_id, 2)
-    before = door.run(door.store.list_requests(None, 2**62, 99))
+    before = door.run(door.store.read(list_audit_entries, None, 2**62, 99))
     for verb, fields in (
         ("set_state", {"key": "k", "value": 2}),
         ("schedule_task", {"instructions": "x"}),
@@ -182,7 +187,7 @@ def test_an_attempt_that_is_over_reads_and_changes_nothing(door):
     ):
         assert first.serve(verb, **fields)["error"]["code"] == "fenced"
     assert first.serve("set_state", "r-1", key="k", value=1)["error"]["code"] == "fenced"
-    assert door.run(door.store.list_requests(None, 2**62, 99)) == before
+    assert door.run(door.store.read(list_audit_entries, None, 2**62, 99)) == before
     assert second.serve("get_state", key="k")["error"]["code"] == "not_found"
 
 
@@ -193,7 +198,7 @@ def test_what_an_earlier_attempt_has_made_is_not_made_again(door):
     assert len({one["id"] for one in made}) == 2
     first.end(failed())
     door.clock.advance(hours=1)
-    door.run(door.store.promote(10))
+    door.run(door.store.write(promote_delayed, 10))
     second = hold(door)
     again = [second.serve("schedule_task", f"r-{n}", instructions="Tell.") for n in range(2)]
     assert [one["id"] for one in again] == [one["id"] for one in made]
@@ -204,7 +209,7 @@ def test_what_an_earlier_attempt_has_made_is_not_made_again(door):
     assert "already_done" not in third
     second.end(failed())
     door.clock.advance(hours=1)
-    door.run(door.store.promote(10))
+    door.run(door.store.write(promote_delayed, 10))
     last = hold(door)
     more = [last.serve("schedule_task", instructions="Tell.")["id"] for _ in range(3)]
     assert sorted(more) == sorted([*(one["id"] for one in made), third["id"]])

@@ -2,6 +2,9 @@
 
 import pytest
 
+from rota.store.tasks import find_space
+from rota.store.views import list_tasks
+
 WORK = {"name": "sky", "instructions": "Look at the sky."}
 WISH = {
     "model": "opus",
@@ -20,7 +23,9 @@ def test_wishes_are_stored_with_the_task_and_so_is_the_agent_of_the_setting(door
     assert made.status == 201, made
     assert (made.json["agent"], made.json["wish"]) == ("claude", WISH)
     assert door.main.get("/v1/tasks/sky").json["wish"] == WISH
-    (task,) = door.run(door.store.list_tasks((door.run(door.store.find_space("main"))).id))
+    (task,) = door.run(
+        door.store.read(list_tasks, (door.run(door.store.read(find_space, "main"))).id)
+    )
     assert task.spec["agent"] == "claude"
 
 

@@ -20,7 +20,7 @@ def test_health_is_told_to_everybody(door):
 
 
 def test_a_door_whose_store_refuses_writes_is_not_ready(door):
-    door.store.writes.failed(Unavailable("cannot write to /home/ann/rota.db: no room is left"))
+    door.store.last_write.failed(Unavailable("cannot write to /home/ann/rota.db: no room is left"))
     told = door.nobody.get("/readyz")
     sentence = "the last write to the database was refused, and none was done since"
     assert (told.status, told.json) == (
@@ -38,5 +38,5 @@ def test_a_door_whose_store_refuses_writes_is_not_ready(door):
     }
     detail = "cannot write to /home/ann/rota.db: no room is left"
     assert said == {"main": [f"{sentence}: {detail}"], "ann": [sentence]}
-    door.store.writes.done()
+    door.store.last_write.done()
     assert door.nobody.get("/readyz").status == 200

@@ -11,7 +11,8 @@ from rota.app.secrets import LocalSecretStore
 from rota.app.settings import load_settings
 from rota.commands.catalogue import every_command
 from rota.model.tasks import NewTask, TaskKind
-from rota.store.sqlite.store import MemoryStore
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.tasks import find_space, put_task
 from rota.testing.clock import VirtualClock
 from tests.api.conftest import Door
 
@@ -69,7 +70,7 @@ def _expected(name):
 def filled(loop, tmp_path_factory):
     clock = VirtualClock()
     secrets = LocalSecretStore(load_settings(str(tmp_path_factory.mktemp("home"))))
-    door = Door(loop, MemoryStore(clock), clock, secrets=secrets)
+    door = Door(loop, MemoryDatabase(clock), clock, secrets=secrets)
     door.start(ListenAddress(port=0), TrustedHosts())
     try:
         _fill(door)
@@ -96,11 +97,11 @@ def _fill(door):
 
 async def _task(door, space):
     """Make a task with a number for a name, as it could be made once."""
-    owner = await door.store.find_space(space)
+    owner = await door.store.read(find_space, space)
     spec = {"instructions": "Look.", "agent": "claude"}
     kind, thread = TaskKind.AGENT, f"0:{space}"
     task = NewTask(space_id=owner.id, name="0", kind=kind, route=kind, spec=spec, thread=thread)
-    await door.store.put_task(task, None)
+    await door.store.write(put_task, task, None)
 
 
 def _document():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rota.rules.tokens import make_attempt_token
+from rota.store.plans import promote_delayed
 from tests.api.attempts import begin, hold
 from tests.tools.store_bench import failed
 
@@ -115,7 +116,7 @@ def test_a_pass_is_dead_with_its_attempt(door):
     told = [first.rpc("ping").status for _ in range(30)]
     assert set(told) == {401}, "it is no guess, so it is not held against anybody"
     door.clock.advance(hours=1)
-    door.run(door.store.promote(10))
+    door.run(door.store.write(promote_delayed, 10))
     second = hold(door)
     assert second.rpc("ping").status == 200
     assert first.rpc("ping").status == 401
@@ -124,7 +125,7 @@ def test_a_pass_is_dead_with_its_attempt(door):
 
 def test_a_pass_is_of_its_run_its_home_and_its_database_alone(door, job):
     other = begin(door, "bob")
-    secret, incarnation = door.passes._secret, door.store.incarnation
+    secret, incarnation = door.passes._secret, door.store.database.incarnation
     _, _, run, epoch, proof = job.token.split("_", 4)
     theirs = other.held
     forged = [

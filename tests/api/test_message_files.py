@@ -14,6 +14,7 @@ from rota.cli.remote import DaemonRefused, HttpClient
 from rota.commands.catalogue import every_command
 from rota.model.keys import KeyScope
 from rota.model.threads import MAX_FILES_BYTES, MAX_PENDING_BYTES
+from rota.store.threads import read_message_file
 from tests.api.conftest import PATIENCE
 from tests.api.test_attacks import read_all, status_of
 from tests.conftest import KINDS
@@ -31,7 +32,7 @@ def say(client, *files, text="Look.", path=PATH, **more):
 
 
 def content(door, message, position=0):
-    return door.run(door.store.message_content(message, position))
+    return door.run(door.store.read(read_message_file, message, position))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,6 +3,8 @@
 import pytest
 
 from rota.model.attempts import WaitingForAnswer
+from rota.store.notifications import thread_owner
+from rota.store.tasks import add_thread, find_space
 from tests.api.attempts import begin
 from tests.conftest import KINDS
 from tests.tools.store_bench import failed
@@ -121,9 +123,9 @@ def test_attack_results_into_a_thread_of_another_space_over_http(door, theirs):
 
 def test_attack_notices_into_a_thread_of_another_space(door, theirs):
     assert door.bob.put("/v1/notify", {"to": theirs}).status in {400, 404}
-    door.run(door.store.add_thread(2, "log:theirs"))
-    owner = door.run(door.store.thread_owner("log:theirs"))
-    bobs = door.run(door.store.find_space("bob")).id
+    door.run(door.store.write(add_thread, 2, "log:theirs"))
+    owner = door.run(door.store.read(thread_owner, "log:theirs"))
+    bobs = door.run(door.store.read(find_space, "bob")).id
     assert owner != bobs
     assert refused(door.bob.put("/v1/notify", {"to": "log:theirs"}))
     assert door.main.put("/v1/notify", {"to": "log:theirs"}).status == 200

@@ -7,6 +7,7 @@ import pytest
 
 from rota.model.attempts import Succeeded, WaitingForAnswer
 from rota.model.heartbeats import MachineLoad
+from rota.store.heartbeats import record_machine_sample
 from tests.conftest import KINDS
 
 WORK = {"name": "sky", "instructions": "Look."}
@@ -226,7 +227,11 @@ def test_the_status_tells_the_owner_everything(sky):
 def test_a_machine_tells_how_it_was_doing(sky):
     host = sky.main.get("/v1/machines").json["machines"][0]["host"]
     for percent in (12.5, 75.0):
-        sky.run(sky.store.read_machine("w1", "home", host, MachineLoad(percent, 1 << 30, 4 << 30)))
+        sky.run(
+            sky.store.write(
+                record_machine_sample, "w1", "home", host, MachineLoad(percent, 1 << 30, 4 << 30)
+            )
+        )
         sky.clock.advance(timedelta(minutes=1))
     assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] == 75.0
     told = sky.main.get("/v1/machines/readings?limit=1").json

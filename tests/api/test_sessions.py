@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 from rota.model.attempts import AgentSessionRef, KeptAttempt, OutputChunk, OutputStream
+from rota.store.attempts import record_launch, record_output
+from rota.store.views import list_workers
 from tests.conftest import KINDS
 
 HERE = "cli:ann:talk"
@@ -14,15 +16,15 @@ WORK = {"instructions": "Talk.", "answers": True, "thread": HERE}
 async def _talk(door, name, said):
     """Let a run of the thread tell its session, and end it."""
     bench = door.bench
-    if not await door.store.list_workers():
+    if not await door.store.read(list_workers):
         await bench.worker("w", timedelta(days=1))
     (lease,) = await bench.claim(1, worker="w", routes=["agent"])
     kept = KeptAttempt(run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b",
                 executor="process", agent="claude", said=said)  # fmt: skip
-    assert await door.store.begin_kept(kept, "w")
+    assert await door.store.write(record_launch, kept, "w")
     session = AgentSessionRef("claude", name, 5, 3)
     heard = [OutputChunk(OutputStream.OUT, 0, 1)]
-    assert await door.store.hear(lease.run_id, lease.epoch, "w", heard, session)
+    assert await door.store.write(record_output, lease.run_id, lease.epoch, "w", heard, session)
     assert await bench.end(lease)
     return lease.run_id
 

@@ -15,6 +15,7 @@ from rota.api.openapi import describe_api
 from rota.model.attempts import AttemptReport, OutgoingMessage
 from rota.model.attempts import WaitingForAnswer as Asks
 from rota.model.keys import EVERY_SCOPE, KeyScope
+from rota.store.tasks import find_space
 
 CANARY = "kestrel"
 """A word that stands in everything of ann's and in nothing that bob says."""
@@ -150,7 +151,7 @@ async def _talk(door, run):
     from rota.model.attempts import AgentSessionRef
     from rota.store.sessions import keep_session
 
-    owner = await door.store.find_space("ann")
+    owner = await door.store.read(find_space, "ann")
     told = AgentSessionRef("claude", CANARY)
     await door.store.write(keep_session, run, 1, owner.id, told, door.store.now())
 

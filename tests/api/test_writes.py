@@ -8,6 +8,7 @@ import pytest
 
 from rota import faultpoints
 from rota.commands.catalogue import commands_of
+from rota.store.tasks import get_tasks
 from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
     WHOLE,
     address,
@@ -59,7 +60,7 @@ def kind():
 
 async def _fail(door, task_id):
     """Let a run of a task fail."""
-    (task,) = await door.store.get_tasks([task_id])
+    (task,) = await door.store.read(get_tasks, [task_id])
     await door.bench.queue(task, lane=None)
     for lease in await door.bench.claim(50, worker="w", routes=["agent"]):
         await door.bench.end(lease, failed())
@@ -146,7 +147,7 @@ def test_the_same_request_under_a_key_is_carried_out_once(door, asking, tmp_path
 @pytest.fixture
 def cut():
     """Fail before an answer is kept on its own, as a death of the daemon would; once for a call."""
-    yield lambda: faultpoints.arm("answer_request.begin:1:raise")
+    yield lambda: faultpoints.arm("record_answer.begin:1:raise")
     faultpoints.arm("")
 
 

@@ -32,7 +32,7 @@ ROOMS = {
     "seccomp",
     "channel",
     "runner",
-    "store",
+    "database",
     "transactions",
     "connection",
     "backup",
@@ -41,11 +41,6 @@ ROOMS = {
 """Files that stand under the same name in each folder of a room, or for each database."""
 PROCESSES = {"client", "secrets", "file_modes"}
 """The daemon's client of the keeper and of the gateway; secrets, which the gateway holds; modes of a home and of a database."""
-DISSOLVING = {
-    "Beating", "Behalf", "Conversing", "Entrance", "Keeping", "Live", "Machines", "Noticing",
-    "Pausing", "Planning", "Spending", "Talking", "Threads",
-}  # fmt: skip
-"""Protocols of the store beside the classes of the same name, until its operations are called by name."""
 
 
 def test_no_module_is_named_by_a_verb_or_an_adverb():
@@ -72,4 +67,4 @@ def test_a_public_class_name_exists_once():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(SRC)))
     twice = {name: where for name, where in places.items() if len(where) > 1}
-    assert set(twice) <= DISSOLVING, twice
+    assert not twice

@@ -13,8 +13,8 @@ import apsw
 import pytest
 
 from rota.library.rota import Rota
+from rota.store.sqlite.database import SqliteDatabase
 from rota.store.sqlite.file_modes import create_private, make_private
-from rota.store.sqlite.store import SqliteStore
 from tests.tools.store_bench import Bench
 
 FILES = ("rota.db", "rota.db-wal", "rota.db-shm", "rota.db.lock", "rota.db.wake")
@@ -72,14 +72,14 @@ def lock_as_a_stranger(names):
 
 
 async def test_what_is_made_is_private_whatever_the_umask(folder, clock, umask):
-    store = SqliteStore(str(folder / "rota.db"), clock)
+    store = SqliteDatabase(str(folder / "rota.db"), clock)
     await store.open()
     await store.take_roles()
     assert modes(folder) == dict.fromkeys(FILES, 0o600)
     assert folder.stat().st_mode & 0o777 == 0o755
     await store.backup(str(folder / "backup.zip"))
     await store.close()
-    restored = await SqliteStore(str(folder / "rota.db"), clock).restore(
+    restored = await SqliteDatabase(str(folder / "rota.db"), clock).restore(
         str(folder / "backup.zip"), None, force=True
     )
     assert str(restored.aside) in {str(path) for path in folder.iterdir()}
@@ -108,7 +108,7 @@ async def test_a_database_that_others_could_read_is_taken_from_them(folder, cloc
     for each in folder.iterdir():
         each.chmod(0o644)
     connection.execute("insert into notes values (1)")
-    store = SqliteStore(str(path), clock)
+    store = SqliteDatabase(str(path), clock)
     with caplog.at_level("WARNING"):
         await store.open()
     assert set(modes(folder).values()) == {0o600}
@@ -140,7 +140,7 @@ async def test_a_database_that_others_may_write_to_was_shared_on_purpose(folder,
     path = folder / "rota.db"
     path.touch()
     path.chmod(mode)
-    store = SqliteStore(str(path), clock)
+    store = SqliteDatabase(str(path), clock)
     await store.open()
     await Bench(store, clock).task()
     found = modes(folder)
@@ -150,12 +150,12 @@ async def test_a_database_that_others_may_write_to_was_shared_on_purpose(folder,
 
 async def test_looking_changes_no_permissions(folder, clock):
     path = folder / "rota.db"
-    store = SqliteStore(str(path), clock)
+    store = SqliteDatabase(str(path), clock)
     await store.open()
     await store.close()
     path.chmod(0o644)
-    store = SqliteStore(str(path), clock)
-    await store.look()
+    store = SqliteDatabase(str(path), clock)
+    await store.open_read_only()
     assert path.stat().st_mode & 0o777 == 0o644
     await store.close()
 
@@ -165,7 +165,7 @@ async def test_a_database_behind_a_link_is_made_private_too(folder, clock):
     real = folder / "there" / "real.db"
     real.touch(mode=0o644)
     (folder / "rota.db").symlink_to(real)
-    store = SqliteStore(str(folder / "rota.db"), clock)
+    store = SqliteDatabase(str(folder / "rota.db"), clock)
     await store.open()
     await Bench(store, clock).task()
     assert modes(folder / "there") == dict.fromkeys(
@@ -177,7 +177,7 @@ async def test_a_database_behind_a_link_is_made_private_too(folder, clock):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
 async def test_another_user_can_neither_read_it_nor_stop_writes(folder, clock, umask):
-    store = SqliteStore(str(folder / "rota.db"), clock)
+    store = SqliteDatabase(str(folder / "rota.db"), clock)
     await store.open()
     bench = Bench(store, clock)
     await bench.queue(await bench.task(), 3)

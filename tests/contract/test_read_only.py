@@ -7,16 +7,17 @@ import pytest
 
 from rota.errors import SchemaMismatch, Unavailable
 from rota.flow.observe.verification import verify
-from rota.store.postgres.store import PostgresStore
-from rota.store.sqlite.store import SqliteStore
+from rota.store.postgres.database import PostgresDatabase
+from rota.store.sqlite.database import SqliteDatabase
+from rota.store.tasks import add_thread
 from tests.tools.store_bench import Bench
 
 
 async def looked_at(made):
-    await made.look()
+    await made.open_read_only()
     try:
         with pytest.raises(Unavailable):
-            await made.add_thread(1, "x")
+            await made.write(add_thread, 1, "x")
         return await verify(made)
     finally:
         await made.close()
@@ -26,17 +27,17 @@ async def test_a_file_is_looked_at_beside_whoever_writes_to_it(tmp_path, clock, 
     path = str(tmp_path / "rota.db")
     bench = Bench(await opened_file(path), clock)
     await bench.queue(await bench.task(), 3)
-    assert (await looked_at(SqliteStore(path, clock))).counts["runs"] == 3
+    assert (await looked_at(SqliteDatabase(path, clock))).counts["runs"] == 3
     await bench.queue(await bench.task(), 3)
-    assert (await looked_at(SqliteStore(path, clock))).counts["runs"] == 6
+    assert (await looked_at(SqliteDatabase(path, clock))).counts["runs"] == 6
 
 
 async def test_a_server_is_looked_at_without_a_right_to_write(postgres_address, clock):
-    store = PostgresStore(postgres_address, clock, own_clock=True)
+    store = PostgresDatabase(postgres_address, clock, own_clock=True)
     await store.open()
     bench = Bench(store, clock)
     await bench.queue(await bench.task(), 3)
-    found = await looked_at(PostgresStore(postgres_address, clock, own_clock=True))
+    found = await looked_at(PostgresDatabase(postgres_address, clock, own_clock=True))
     assert found.counts["runs"] == 3
     await store.close()
 
@@ -44,7 +45,7 @@ async def test_a_server_is_looked_at_without_a_right_to_write(postgres_address, 
 async def test_a_server_without_rota_is_left_as_it_is(postgres_server, clock):
     async with postgres_server.database(migrated=False) as address:
         with pytest.raises(Unavailable, match="there is nothing of Rota in the database"):
-            await PostgresStore(address, clock).look()
+            await PostgresDatabase(address, clock).open_read_only()
         connection = await asyncpg.connect(address)
         assert await connection.fetchval("select to_regnamespace('rota')") is None
         await connection.close()
@@ -55,4 +56,4 @@ async def test_a_server_with_another_schema_is_refused(postgres_address, clock):
     await connection.execute("update rota.facts set value = '999' where name = 'schema'")
     await connection.close()
     with pytest.raises(SchemaMismatch, match="999"):
-        await PostgresStore(postgres_address, clock).look()
+        await PostgresDatabase(postgres_address, clock).open_read_only()

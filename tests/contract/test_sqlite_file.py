@@ -11,9 +11,12 @@ import apsw
 import pytest
 
 from rota.errors import Busy, SchemaMismatch, Unavailable
+from rota.flow.observe.status import list_workers
 from rota.model.views import RunFilter
+from rota.store.plans import list_due_schedules
 from rota.store.sqlite.connection import connect
-from rota.store.sqlite.store import MemoryStore, SqliteStore
+from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase
+from rota.store.views import list_events, list_runs, list_spaces, view_queue
 from rota.testing.clock import VirtualClock
 from tests.tools.store_bench import Bench
 
@@ -28,10 +31,10 @@ async def test_reading_writes_nothing_to_the_file(path, clock, opened_file):
     await bench.queue(await bench.task(), 3)
     watcher = apsw.Connection(path)
     before = watcher.execute("pragma data_version").get
-    await bench.store.list_runs(RunFilter())
-    await bench.store.view_queue()
-    await bench.store.list_events(0, 100)
-    await bench.store.due_schedules(10)
+    await bench.store.read(list_runs, RunFilter())
+    await bench.store.read(view_queue)
+    await bench.store.read(list_events, 0, 100)
+    await bench.store.read(list_due_schedules, 10)
     assert watcher.execute("pragma data_version").get == before
     await bench.queue(await bench.task())
     assert watcher.execute("pragma data_version").get != before
@@ -44,7 +47,7 @@ async def test_what_was_written_is_there_for_the_next_process(path, clock, opene
     ids = await bench.queue(await bench.task(), 3)
     await first.close()
     again = Bench(await opened_file(path), clock)
-    assert [run.id for run in await again.store.list_runs(RunFilter())] == ids[::-1]
+    assert [run.id for run in await again.store.read(list_runs, RunFilter())] == ids[::-1]
 
 
 async def test_two_stores_on_one_file_see_each_other(path, clock, opened_file):
@@ -83,10 +86,10 @@ async def test_a_worker_of_this_machine_is_gone_with_the_lock(path, clock, opene
     await one.take_roles()
     await mine.worker("here", host=socket.gethostname())
     await mine.worker("there", host=there)
-    alive = [worker.alive(clock.now()) for worker in await two.list_workers()]
+    alive = [worker.alive(clock.now()) for worker in await list_workers(two)]
     assert alive == [True, True]
     await one.close()
-    alive = {worker.id: worker.alive(clock.now()) for worker in await two.list_workers()}
+    alive = {worker.id: worker.alive(clock.now()) for worker in await list_workers(two)}
     assert alive == {"here": False, "there": True}
 
 
@@ -97,7 +100,7 @@ async def test_a_newer_schema_is_refused(path, clock, opened_file):
     connection.execute("pragma user_version = 9999")
     connection.close()
     with pytest.raises(SchemaMismatch, match="9999"):
-        await SqliteStore(path, clock).open()
+        await SqliteDatabase(path, clock).open()
 
 
 async def test_every_database_has_an_incarnation_of_its_own(tmp_path, clock, opened_file):
@@ -113,13 +116,13 @@ async def test_every_database_has_an_incarnation_of_its_own(tmp_path, clock, ope
 
 async def test_a_missing_folder_is_one_clear_sentence(tmp_path, clock):
     with pytest.raises(Unavailable, match="check that its folder exists"):
-        await SqliteStore(str(tmp_path / "no" / "rota.db"), clock).open()
+        await SqliteDatabase(str(tmp_path / "no" / "rota.db"), clock).open()
 
 
-@pytest.mark.parametrize("make", [MemoryStore, lambda clock: SqliteStore("x", clock)])
+@pytest.mark.parametrize("make", [MemoryDatabase, lambda clock: SqliteDatabase("x", clock)])
 async def test_a_store_that_is_not_open_says_so(make, clock):
     with pytest.raises(Unavailable, match="not open"):
-        await make(clock).list_spaces()
+        await make(clock).read(list_spaces)
 
 
 async def test_a_fault_inside_a_transaction_leaves_nothing(path, clock, opened_file):
@@ -136,7 +139,7 @@ async def test_a_fault_inside_a_transaction_leaves_nothing(path, clock, opened_f
 
 
 async def test_opening_a_store_twice_changes_nothing(tmp_path):
-    store = SqliteStore(str(tmp_path / "rota.db"), VirtualClock())
+    store = SqliteDatabase(str(tmp_path / "rota.db"), VirtualClock())
     await store.open()
     threads = threading.active_count()
     await store.open()

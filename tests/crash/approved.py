@@ -32,7 +32,11 @@ from rota.rules.approvals import QuestionAuthor, question_in
 from rota.rules.permissions import LOCAL
 from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.store.sqlite.store import SqliteStore
+from rota.store import settlement as store_settlement
+from rota.store.claims import claim_runs
+from rota.store.sqlite.database import SqliteDatabase
+from rota.store.tasks import add_space
+from rota.store.views import list_questions, list_runs
 from rota.testing.fakes import FixedChance
 
 MARK = "[ZUBOT_CONTROL_REQUEST]"
@@ -48,7 +52,7 @@ MOST_STATEMENTS = 80
 
 @asynccontextmanager
 async def opened(file):
-    store = SqliteStore(str(file), SystemClock())
+    store = SqliteDatabase(str(file), SystemClock())
     await store.open()
     try:
         yield store
@@ -59,27 +63,29 @@ async def opened(file):
 async def ask(file, action):
     """Let a run ask for an action; return the hash of what people are shown."""
     async with opened(file) as store:
-        await store.add_space("main", SpaceRole.MAIN, "UTC")
+        await store.write(add_space, "main", SpaceRole.MAIN, "UTC")
         await task_for(store, LOCAL, TaskKind.AGENT, "main")
         other = await put_task(store, LOCAL, "report", route="report", spec={"call": "a:b"})
         assert (await enqueue(store, other, None)).run_id == OTHER
         task = await put_task(store, LOCAL, "asks", route="asks", spec={"call": "a:b"})
         await enqueue(store, task, None)
-        (lease,) = (await store.claim("w", ("background",), ["asks"], 1)).leases
+        (lease,) = (await store.write(claim_runs, "w", ("background",), ["asks"], 1)).leases
         assert lease.run_id == ASKING
         request = {"action_id": "a", "action": action, "payload": ACTIONS[action]}
         asker = QuestionAuthor(run=ASKING, attempt=lease.epoch, task="asks", space="main")
         asked = question_in(f"{MARK}{json.dumps(request)}{MARK}", asker, store.now())
         context = SettlementContext(policy=task.policy, now=store.now())
-        assert await store.settle([settle(running(lease), AttemptReport(outcome=asked), context)])
-        return (await store.list_questions([ASKING]))[0].digest
+        assert await store.write(
+            store_settlement.settle, [settle(running(lease), AttemptReport(outcome=asked), context)]
+        )
+        return (await store.read(list_questions, [ASKING]))[0].digest
 
 
 async def look(file):
     """Return the answer, what came of it, how many runs are new, and whether the other one ended."""
     async with opened(file) as store:
-        (question,) = await store.list_questions([ASKING])
-        found = {run.id: run.state for run in await store.list_runs(RunFilter(limit=10))}
+        (question,) = await store.read(list_questions, [ASKING])
+        found = {run.id: run.state for run in await store.read(list_runs, RunFilter(limit=10))}
         report = await verify(store)
         assert report.clean, report.violations
         done = (len(found) - 2, found[OTHER] is RunState.CANCELLED)

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 WORST = [
-    ("plan.advanced", "claim.committed", "attempt.end", "settle.commit", "settle.committed"),
+    ("plan.advanced", "claim_runs.committed", "attempt.end", "settle.commit", "settle.committed"),
     (
-        "fence.committed",
-        "renew.commit",
+        "fence_workers.committed",
+        "renew_worker.commit",
         "delivery.sent",
         "put_schedule.commit",
         "enqueue.committed",
     ),
 ]
 """Where a kill hurts most; `make test-crash` kills everywhere."""
-NOT_ALONE = {"fence.committed"}
+NOT_ALONE = {"fence_workers.committed"}
 """What nobody comes to who has a database alone."""
 CHECKED = ("check.begin", "check.looked", "check.end")
-KEPT = ("kept.written", "kept.started", "hear.committed", "kept.adopted", "mailbox.served")
+KEPT = ("kept.written", "kept.started", "record_output.committed", "kept.adopted", "mailbox.served")
 LONGEST_SECONDS = 110
 
 

@@ -26,6 +26,11 @@ from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.ports.channel import ChannelRefused
 from rota.rules.permissions import LOCAL
+from rota.store.budgets import reserve_budget
+from rota.store.outbox import claim_deliveries
+from rota.store.plans import promote_delayed
+from rota.store.views import list_questions, list_runs
+from rota.store.workers import prune_runs
 from rota.testing.fakes import FixedChance, RecordingChannel
 from tests.tools.store_bench import failed, micros
 
@@ -75,7 +80,9 @@ class Busy:
             spender = BudgetHolder(
                 **own, space_id=x.space_id, day="2026-03-01", began=self.store.now()
             )
-            assert await self.store.reserve(spender, "w1", Amounts(), Amounts(tokens=5))
+            assert await self.store.write(
+                reserve_budget, spender, "w1", Amounts(), Amounts(tokens=5)
+            )
         ended = [(Assignment(x, claimed.tasks[x.task_id], ()), report) for x in claimed.leases]
         assert all(await settle_attempts(self.store, ended, CHANCE))
 
@@ -84,7 +91,7 @@ class Busy:
         await self.end(self.job, AttemptReport(outcome=failed()), 2)
         await self.end(self.job, AttemptReport(outcome=Drained()))
         self.clock.advance(minutes=1)
-        await self.store.promote(100)
+        await self.store.write(promote_delayed, 100)
         await self.end(
             self.job, AttemptReport(outcome=Succeeded(result="1"), messages=(MESSAGE,)), 2
         )
@@ -109,7 +116,7 @@ class Busy:
 
     async def answer(self, *texts):
         for run in await self.runs(RunState.WAITING):
-            (*_, question) = await self.store.list_questions([run.id])
+            (*_, question) = await self.store.read(list_questions, [run.id])
             await answer_question(self.store, LOCAL, question.id, texts[run.id % len(texts)])
 
     async def delivered(self):
@@ -134,7 +141,7 @@ class Busy:
     async def prune(self):
         self.clock.advance(minutes=5)
         before = self.store.now() - micros(timedelta(minutes=1))
-        while await self.store.prune(before, 7):
+        while await self.store.write(prune_runs, before, 7):
             pass
 
     async def leave_open(self):
@@ -153,10 +160,10 @@ class Busy:
         await self.bench.queue(self.job, 2)
         await self.end(self.job, AttemptReport(outcome=failed()))
         await self.end(self.job, AttemptReport(outcome=Succeeded(), messages=(MESSAGE,)))
-        await self.store.take_deliveries("w1", 1)
+        await self.store.write(claim_deliveries, "w1", 1)
 
     async def runs(self, state):
-        return await self.store.list_runs(RunFilter(state=state, limit=1_000))
+        return await self.store.read(list_runs, RunFilter(state=state, limit=1_000))
 
 
 @pytest.fixture

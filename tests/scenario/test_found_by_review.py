@@ -12,6 +12,9 @@ from rota.model.spaces import Limit, LimitScope
 from rota.model.views import RunFilter
 from rota.ports.channel import Channel
 from rota.rules.permissions import LOCAL
+from rota.store.claims import claim_runs, set_limits
+from rota.store.settlement import request_cancel
+from rota.store.views import list_deliveries, list_run_events, list_runs
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
 
@@ -49,9 +52,9 @@ async def test_setting_the_same_rate_again_does_not_refill_it():
     async with rota:
         await rota.enqueue_many("call", [1, 2])
         routes = ["python:call"]
-        assert len((await rota.store.claim("w", ["background"], routes, 5)).leases) == 1
-        await rota.store.set_limits([limit])
-        assert len((await rota.store.claim("w", ["background"], routes, 5)).leases) == 0
+        assert len((await rota.store.write(claim_runs, "w", ["background"], routes, 5)).leases) == 1
+        await rota.store.write(set_limits, [limit])
+        assert len((await rota.store.write(claim_runs, "w", ["background"], routes, 5)).leases) == 0
 
 
 async def test_a_cancelled_run_whose_worker_is_lost_does_not_run_again():
@@ -64,7 +67,7 @@ async def test_a_cancelled_run_whose_worker_is_lost_does_not_run_again():
 
     async with rota:
         run_id = await rota.enqueue("slow")
-        await rota.store.claim("gone", ["background"], ["python:slow"], 1)
+        await rota.store.write(claim_runs, "gone", ["background"], ["python:slow"], 1)
         await rota.cancel(run_id)
         await rescue(rota.store, FixedChance(), fence=False)
         assert (await rota.run(run_id)).state is RunState.CANCELLED
@@ -84,7 +87,7 @@ async def test_a_slot_on_time_leaves_caught_up_runs_in_the_queue():
         await plan(rota.store)
         clock.advance(timedelta(minutes=10))
         await plan(rota.store)
-        runs = await rota.store.list_runs(EVERYTHING)
+        runs = await rota.store.read(list_runs, EVERYTHING)
         assert [run.state for run in runs] == [RunState.QUEUED] * 6
 
 
@@ -101,7 +104,7 @@ async def test_a_task_disabled_by_its_failures_leaves_no_slot_to_be_claimed():
         clock.advance(timedelta(seconds=21))
         await plan(rota.store)
         await rota.work(until_idle=True)
-        runs = await rota.store.list_runs(EVERYTHING)
+        runs = await rota.store.read(list_runs, EVERYTHING)
         assert sorted(run.state for run in runs) == [RunState.CANCELLED, RunState.FAILED]
 
 
@@ -118,7 +121,7 @@ async def test_enabling_an_enabled_task_forgets_nothing():
         clock.advance(timedelta(seconds=11))
         await tasks.enable_task(rota.store, LOCAL, "job")
         await plan(rota.store)
-        assert len(await rota.store.list_runs(EVERYTHING)) == 1
+        assert len(await rota.store.read(list_runs, EVERYTHING)) == 1
 
 
 async def test_asking_a_finished_run_to_stop_records_nothing():
@@ -131,9 +134,9 @@ async def test_asking_a_finished_run_to_stop_records_nothing():
     async with rota:
         run_id = await rota.enqueue("job")
         await rota.work(until_idle=True)
-        before = await rota.store.run_events(run_id)
-        await rota.store.request_cancel([run_id], "cancelled by ann")
-        assert await rota.store.run_events(run_id) == before
+        before = await rota.store.read(list_run_events, run_id)
+        await rota.store.write(request_cancel, [run_id], "cancelled by ann")
+        assert await rota.store.read(list_run_events, run_id) == before
 
 
 class Silent:
@@ -157,6 +160,6 @@ async def test_a_channel_that_does_not_answer_sends_the_rest_back():
     async with rota:
         run_id = await rota.enqueue("talk")
         await rota.work(until_idle=True)
-        states = {d.body: d.state for d in await rota.store.list_deliveries(run_id, 10)}
+        states = {d.body: d.state for d in await rota.store.read(list_deliveries, run_id, 10)}
     assert set(states.values()) <= {DeliveryState.UNKNOWN, DeliveryState.PENDING}
     assert DeliveryState.UNKNOWN in states.values()

@@ -19,12 +19,26 @@ from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
 from rota.rules.plans import plan_schedule
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
-from rota.store.sqlite.store import MemoryStore
+from rota.store import settlement as store_settlement
+from rota.store import tasks as store_tasks
+from rota.store.claims import claim_runs
+from rota.store.outbox import record_delivery
+from rota.store.plans import apply_plans, list_due_schedules
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.views import list_deliveries, list_questions, list_runs, list_workers
+from rota.store.workers import (
+    fence_workers,
+    get_open_runs,
+    mark_stuck,
+    register_worker,
+    renew_worker,
+)
 from rota.testing.fakes import PuppetRunner, RecordingChannel
+from tests.tools.interception import intercept
 from tests.tools.store_bench import MINUTE, Bench
 
 
-class FlakyStore(MemoryStore):
+class FlakyStore(MemoryDatabase):
     """A memory store that other processes could share, and whose next calls can be made to fail."""
 
     def __init__(self, clock):
@@ -35,23 +49,13 @@ class FlakyStore(MemoryStore):
     async def take_roles(self):
         return False
 
-    def _fail(self, name):
-        self.called.set()
-        if self.failing.get(name, 0) > 0:
-            self.failing[name] -= 1
-            raise Unavailable("the connection was lost")
-
-    async def mark_stuck(self, run_id, epoch):
-        self._fail("mark_stuck")
-        await super().mark_stuck(run_id, epoch)
-
-    async def register(self, record):
-        self._fail("register")
-        await super().register(record)
-
-    async def mark_delivery(self, *args):
-        self._fail("mark_delivery")
-        return await super().mark_delivery(*args)
+    async def write(self, operation, *args, **kwargs):
+        if operation in {mark_stuck, register_worker, record_delivery}:
+            self.called.set()
+            if self.failing.get(operation, 0) > 0:
+                self.failing[operation] -= 1
+                raise Unavailable("the connection was lost")
+        return await super().write(operation, *args, **kwargs)
 
 
 @pytest.fixture
@@ -89,7 +93,7 @@ async def test_a_run_that_cannot_be_marked_stuck_does_not_end_the_crew(flaky, ch
     work = Stubborn()
     crew = crew_on(flaky, PuppetRunner(["python:job"], work), chance)
     (run_id,) = await flaky.queue(await flaky.task(timeout=timedelta(milliseconds=10)))
-    flaky.store.failing["mark_stuck"] = 1
+    flaky.store.failing[mark_stuck] = 1
     await crew.start()
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(crew.run())
@@ -99,7 +103,7 @@ async def test_a_run_that_cannot_be_marked_stuck_does_not_end_the_crew(flaky, ch
             await asyncio.sleep(0)
         work.let_go.set()
         await crew.stop()
-    assert flaky.store.failing["mark_stuck"] == 0
+    assert flaky.store.failing[mark_stuck] == 0
 
 
 async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(
@@ -124,17 +128,14 @@ async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(
     assert (run.epoch, run.losses, run.error_code) == (2, 1, "stuck")
 
 
-async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(
-    flaky, chance, monkeypatch
-):
+async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(flaky, chance):
     (run_id,) = await flaky.queue(await flaky.task())
-    open_runs = flaky.store.open_runs
 
-    async def claimed_first(ids):
+    async def claimed_first(proceed, ids):
         await flaky.claim()
-        return await open_runs(ids)
+        return await proceed(ids)
 
-    monkeypatch.setattr(flaky.store, "open_runs", claimed_first)
+    intercept(flaky.store, get_open_runs, claimed_first)
     run = await cancel_run(flaky.store, LOCAL, run_id, chance)
     assert run.state is RunState.RUNNING
     assert run.cancel_requested_at is not None
@@ -143,30 +144,30 @@ async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(
 async def test_a_fenced_worker_claims_nothing_before_it_is_known_again(flaky, chance):
     crew = crew_on(flaky, PuppetRunner(["python:job"]), chance)
     await crew.start()
-    flaky.store.failing["register"] = 1
+    flaky.store.failing[register_worker] = 1
     flaky.clock.advance(MINUTE)
-    await flaky.store.fence()
-    renewal = await flaky.store.renew(crew.worker.id, flaky.store.now())
+    await flaky.store.write(fence_workers)
+    renewal = await flaky.store.write(renew_worker, crew.worker.id, flaky.store.now())
     with pytest.raises(Unavailable):
         await crew._renewed(renewal)
-    known = {worker.id for worker in await flaky.store.list_workers()}
+    known = {worker.id for worker in await flaky.store.read(list_workers)}
     assert crew.worker.id in known
     await crew._renewed(renewal)
     assert crew.worker.id not in known
-    assert crew.worker.id in {worker.id for worker in await flaky.store.list_workers()}
+    assert crew.worker.id in {worker.id for worker in await flaky.store.read(list_workers)}
 
 
 async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, chance):
     await flaky.queue(await flaky.task(deliver_to="test:ann"))
     await flaky.end(await flaky.claim_one())
-    flaky.store.failing["mark_delivery"] = 2
+    flaky.store.failing[record_delivery] = 2
     channel, in_hand = RecordingChannel(), InFlightDeliveries()
     for _ in range(2):
         with pytest.raises(Unavailable):
             await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
     await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
     assert len(channel.tried) == 1
-    (delivery,) = await flaky.store.list_deliveries(None, 10)
+    (delivery,) = await flaky.store.read(list_deliveries, None, 10)
     assert delivery.state is DeliveryState.SENT
 
 
@@ -195,10 +196,10 @@ async def test_a_plan_made_before_a_task_was_disabled_does_not_apply_after_it(de
     task = await desk.task()
     await desk.planned(task, every="1m")
     desk.clock.advance(MINUTE)
-    (due,) = await desk.store.due_schedules(10)
+    (due,) = await desk.store.read(list_due_schedules, 10)
     made = plan_schedule(due, desk.store.now())
-    await desk.store.disable_task(task, "off", None, [])
-    assert await desk.store.apply_plans([made]) == [False]
+    await desk.store.write(store_settlement.disable_task, task, "off", None, [])
+    assert await desk.store.write(apply_plans, [made]) == [False]
     await desk.plan()
     assert await desk.ledger(task) == [("disabled", 1)]
 
@@ -211,9 +212,9 @@ async def test_two_changes_at_once_never_share_a_generation(desk):
     records = [
         await prepare_schedule(desk.store, space, "job", task, wish, "default") for wish in wishes
     ]
-    await desk.store.put_schedule(records[0])
+    await desk.store.write(store_tasks.put_schedule, records[0])
     with pytest.raises(Stale):
-        await desk.store.put_schedule(records[1])
+        await desk.store.write(store_tasks.put_schedule, records[1])
     made = await put_schedule(desk.store, LOCAL, "job", wishes[1])
     assert made.generation == 3
 
@@ -224,7 +225,7 @@ async def test_a_plan_that_is_overtaken_by_a_planner_is_made_again(desk):
     desk.clock.advance(MINUTE)
     await desk.plan()
     with pytest.raises(Stale):
-        await desk.store.drop_schedule(schedule)
+        await desk.store.write(store_tasks.drop_schedule, schedule)
     await drop_schedule(desk.store, LOCAL, "job")
     assert await accounted(desk, task) == (1, 0)
 
@@ -234,14 +235,13 @@ async def test_a_claim_that_is_under_way_is_drained_too(desk, chance):
     (run_id,) = await desk.queue(await desk.task())
     await crew.start()
     answer = asyncio.Event()
-    claim = desk.store.claim
 
-    async def slow_claim(*args):
-        taken = await claim(*args)
+    async def slow_claim(proceed, *args):
+        taken = await proceed(*args)
         await answer.wait()
         return taken
 
-    desk.store.claim = slow_claim
+    intercept(desk.store, claim_runs, slow_claim)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(crew.run())
         while await desk.state(run_id) is not RunState.RUNNING:
@@ -254,19 +254,21 @@ async def test_a_claim_that_is_under_way_is_drained_too(desk, chance):
     assert (run.state, run.cause.value) == (RunState.QUEUED, "drained")
 
 
-async def test_a_question_that_was_answered_meanwhile_takes_no_other_answer(desk, monkeypatch):
+async def test_a_question_that_was_answered_meanwhile_takes_no_other_answer(desk):
     await desk.queue(await desk.task(on_lost=OnLost.ASK))
     await desk.end(await desk.claim_one(), Lost(reason="gone"))
-    (waiting,) = await desk.store.list_runs(RunFilter())
-    (question,) = await desk.store.list_questions([waiting.id])
-    open_runs = desk.store.open_runs
+    (waiting,) = await desk.store.read(list_runs, RunFilter())
+    (question,) = await desk.store.read(list_questions, [waiting.id])
+    first = True
 
-    async def answered_first(ids):
-        monkeypatch.setattr(desk.store, "open_runs", open_runs)
-        await answer_question(desk.store, LOCAL, question.id, "retry")
-        return await open_runs(ids)
+    async def answered_first(proceed, ids):
+        nonlocal first
+        if first:
+            first = False
+            await answer_question(desk.store, LOCAL, question.id, "retry")
+        return await proceed(ids)
 
-    monkeypatch.setattr(desk.store, "open_runs", answered_first)
+    intercept(desk.store, get_open_runs, answered_first)
     with pytest.raises(IllegalMove):
         await answer_question(desk.store, LOCAL, question.id, "fail")
     assert (await desk.run(waiting.id)).state is RunState.QUEUED

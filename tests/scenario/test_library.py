@@ -12,6 +12,7 @@ from rota.library.rota import Rota
 from rota.model.runs import RunState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Retry
+from rota.store.views import list_attempts, list_questions, view_queue
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import RecordingChannel
 
@@ -83,7 +84,7 @@ async def test_a_task_is_tried_until_it_succeeds(make, clock):
         run = await rota.run(run_id)
         assert (run.state, run.result, run.retries) == (RunState.SUCCEEDED, '"done"', 2)
         assert tries == [1, 2, 3]
-        attempts = await rota.store.list_attempts(run_id)
+        attempts = await rota.store.read(list_attempts, run_id)
         assert [a.outcome for a in attempts] == ["failed", "failed", "succeeded"]
 
 
@@ -160,7 +161,7 @@ async def test_bad_input_is_refused_and_queues_nothing(make):
                 await call()
         with pytest.raises(NotFound, match="nothing"):
             await rota.enqueue("nothing")
-        assert (await rota.store.view_queue()).ready == 0
+        assert (await rota.store.read(view_queue)).ready == 0
 
 
 def test_a_bad_declaration_is_refused_by_name():
@@ -229,7 +230,7 @@ async def test_a_question_waits_and_its_answer_goes_on(make):
         for answer in ("2", "yes"):
             await rota.work(until_idle=True)
             assert (await rota.run(run_id)).state is RunState.WAITING
-            question = (await rota.store.list_questions([run_id]))[-1]
+            question = (await rota.store.read(list_questions, [run_id]))[-1]
             await rota.answer(question.id, answer)
         await rota.work(until_idle=True)
         run = await rota.run(run_id)

@@ -13,19 +13,24 @@ from rota.errors import Busy
 from rota.library.rota import Rota
 from rota.model.runs import RunState
 from rota.model.tasks import Retry
-from rota.store.sqlite.store import MemoryStore
+from rota.store.claims import claim_runs
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.views import list_attempts, list_tasks, list_workers
+from rota.store.workers import mark_stuck, register_worker
 
 
-class TellingStore(MemoryStore):
+class TellingStore(MemoryDatabase):
     """Says when a run was marked stuck."""
 
     def __init__(self, clock):
         super().__init__(clock)
         self.stuck = asyncio.Event()
 
-    async def mark_stuck(self, run_id, epoch):
-        await super().mark_stuck(run_id, epoch)
-        self.stuck.set()
+    async def write(self, operation, *args, **kwargs):
+        result = await super().write(operation, *args, **kwargs)
+        if operation is mark_stuck:
+            self.stuck.set()
+        return result
 
 
 async def working(rota, group):
@@ -218,7 +223,7 @@ async def test_stopping_lets_what_runs_end_and_gives_back_nothing_half_done():
             await asyncio.sleep(0)
             go_on.set()
         assert (await rota.run(run_id)).result == '"whole"'
-        assert await rota.store.list_workers() == []
+        assert await rota.store.read(list_workers) == []
         assert (await rota.run(later)).epoch in {0, 1}
 
 
@@ -238,7 +243,7 @@ async def test_a_second_program_on_one_file_is_refused_by_the_first_ones_pid(tmp
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
             await two.work(until_idle=True)
         two.task("late")
-        assert len(await two.store.list_tasks(None)) == 1
+        assert len(await two.store.read(list_tasks, None)) == 1
         work.cancel()
 
 
@@ -264,8 +269,10 @@ async def test_a_killed_program_leaves_runs_that_the_next_one_runs_exactly_once(
         routes = list(first._functions)
         me = {"id": "killed", "home": path, "host": "h", "pid": 1, "roles": "worker"}
         lease = {"routes": "[]", "slots": 5, "lease_until": first.store.now() + 30_000_000}
-        await first.store.register({**me, **lease})
-        claimed = await first.store.claim("killed", ["foreground", "background"], routes, 3)
+        await first.store.write(register_worker, {**me, **lease})
+        claimed = await first.store.write(
+            claim_runs, "killed", ["foreground", "background"], routes, 3
+        )
         assert len(claimed.leases) == 3
 
     second = program()
@@ -275,7 +282,7 @@ async def test_a_killed_program_leaves_runs_that_the_next_one_runs_exactly_once(
         assert sorted(calls) == [(i, 2) for i in ids[:3]] + [(i, 1) for i in ids[3:]]
         for run_id in ids:
             assert (await second.run(run_id)).state is RunState.SUCCEEDED
-        causes = [a.outcome for a in await second.store.list_attempts(ids[0])]
+        causes = [a.outcome for a in await second.store.read(list_attempts, ids[0])]
         assert causes == ["lost", "succeeded"]
 
 

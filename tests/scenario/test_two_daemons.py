@@ -13,6 +13,10 @@ from rota.model.attempts import DONE
 from rota.model.instants import to_micros
 from rota.model.spaces import Limit, LimitScope
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
+from rota.store.claims import set_limits
+from rota.store.plans import next_due
+from rota.store.tasks import put_schedule
+from rota.store.views import count_runs, list_slot_runs
 from rota.testing.fakes import PuppetRunner
 from rota.timing import rule_builders
 from tests.tools.store_bench import FAR, Bench
@@ -64,9 +68,9 @@ async def run_on(crews, reached):
 
 @pytest.fixture
 def pair(postgres_address, clock, opened):
-    from rota.store.postgres.store import PostgresStore
+    from rota.store.postgres.database import PostgresDatabase
 
-    return [opened(PostgresStore(postgres_address, clock, own_clock=True)) for _ in range(2)]
+    return [opened(PostgresDatabase(postgres_address, clock, own_clock=True)) for _ in range(2)]
 
 
 async def test_two_daemons_fire_each_of_a_thousand_slots_once(pair, clock, chance):
@@ -77,7 +81,8 @@ async def test_two_daemons_fire_each_of_a_thousand_slots_once(pair, clock, chanc
     for start in range(0, SLOTS, 50):
         await asyncio.gather(
             *(
-                pair[0].put_schedule(
+                pair[0].write(
+                    put_schedule,
                     {
                         "task_id": task.id,
                         "name": f"s{start}",
@@ -85,7 +90,7 @@ async def test_two_daemons_fire_each_of_a_thousand_slots_once(pair, clock, chanc
                         "generation": 1,
                         "cursor": pair[0].now(),
                         "next_at": to_micros(at),
-                    }
+                    },
                 )
                 for task in tasks
             )
@@ -103,16 +108,16 @@ async def test_two_daemons_fire_each_of_a_thousand_slots_once(pair, clock, chanc
     assert set(counting.runs.values()) == {1}
     keys = set()
     for task in tasks:
-        for run in await pair[1].slot_runs(task.id, 0, FAR):
+        for run in await pair[1].read(list_slot_runs, task.id, 0, FAR):
             assert (run.state.value, run.epoch) == ("succeeded", 1)
             keys.add((run.schedule_id, run.slot_key))
     assert len(keys) == SLOTS
-    assert await pair[0].next_due() is None
+    assert await pair[0].read(next_due) is None
 
 
 async def test_two_daemons_share_one_limit(pair, clock, chance):
     bench = Bench(pair[0], clock)
-    await pair[0].set_limits([Limit(scope=LimitScope.TOTAL, cap=5)])
+    await pair[0].write(set_limits, [Limit(scope=LimitScope.TOTAL, cap=5)])
     task = await bench.task()
     await bench.queue(task, 200)
     counting = Counting(200)
@@ -122,7 +127,7 @@ async def test_two_daemons_share_one_limit(pair, clock, chance):
     ]
     await run_both(crews, counting.reached)
     assert counting.most <= 5
-    assert await pair[1].count_runs(task.id) == {"succeeded": 200}
+    assert await pair[1].read(count_runs, task.id) == {"succeeded": 200}
 
 
 async def test_what_a_dead_daemon_held_goes_to_the_other_once(pair, clock, chance):
@@ -135,9 +140,9 @@ async def test_what_a_dead_daemon_held_goes_to_the_other_once(pair, clock, chanc
     counting = Counting(20)
     crew = crew_of(alive.store, clock, chance, "alive", dead.routes, counting.act)
     await crew.start()
-    while await alive.store.count_runs(task.id) == {"running": 20}:
+    while await alive.store.read(count_runs, task.id) == {"running": 20}:
         clock.advance(seconds=5)  # leases are judged by a clock that was watched for their length
         await crew._care_step()
     await run_on([crew], counting.reached)
     assert set(counting.runs.values()) == {1}
-    assert await alive.store.count_runs(task.id) == {"succeeded": 20}
+    assert await alive.store.read(count_runs, task.id) == {"succeeded": 20}

@@ -12,7 +12,8 @@ from rota.model.spaces import LimitScope
 from rota.model.tasks import CatchUp, CatchUpMode
 from rota.model.views import RunFilter
 from rota.rules.plans import plan_schedule
-from rota.store.plans import apply_plans
+from rota.store.plans import apply_plans, list_due_schedules, next_due
+from rota.store.views import count_runs, list_events, list_runs, view_queue
 from tests.tools.power_cut import cut_at_every_query
 from tests.tools.store_bench import MINUTE, Bench
 
@@ -38,7 +39,7 @@ async def test_g2_w01_a_crash_between_claim_and_completion_loses_nothing(
     again = await second.claim_one(worker="lives")
     assert (again.run_id, again.epoch) == (lease.run_id, 2)
     assert await second.end(again)
-    assert (await second.store.next_due()) is not None
+    assert (await second.store.read(next_due)) is not None
 
 
 async def test_g2_w02_a_burst_of_enqueues_never_exceeds_the_cap(desk):
@@ -52,7 +53,7 @@ async def test_g2_w02_a_burst_of_enqueues_never_exceeds_the_cap(desk):
         nonlocal most
         await desk.queue(task)
         for lease in await desk.claim():
-            most = max(most, (await desk.store.view_queue()).running)
+            most = max(most, (await desk.store.read(view_queue)).running)
             await asyncio.sleep(0)
             await desk.end(lease)
 
@@ -62,7 +63,7 @@ async def test_g2_w02_a_burst_of_enqueues_never_exceeds_the_cap(desk):
         for lease in leases:
             await desk.end(lease)
     assert most <= 5
-    assert await desk.store.count_runs(task.id) == {"succeeded": 40}
+    assert await desk.store.read(count_runs, task.id) == {"succeeded": 40}
 
 
 async def test_g2_w02_runs_of_one_lane_never_overlap_in_a_burst(desk):
@@ -93,7 +94,7 @@ async def test_g2_w04_instants_are_compared_as_instants(desk):
     early, late = await desk.task("early"), await desk.task("late")
     await desk.planned(late, at="2026-03-02T14:00:00+00:00")
     await desk.planned(early, at="2026-03-02T15:30:00+02:00")
-    due = await desk.store.next_due()
+    due = await desk.store.read(next_due)
     assert due == int(datetime(2026, 3, 2, 13, 30, tzinfo=UTC).timestamp() * 1_000_000)
     desk.clock.set(datetime(2026, 3, 2, 13, 45, tzinfo=UTC))
     await desk.plan()
@@ -108,7 +109,7 @@ async def test_g2_w05_a_schedule_fires_by_its_own_zone(desk):
     await desk.planned(task, cron="0 7 * * *", timezone="Europe/Berlin")
     fired = []
     for _ in range(3):
-        next_at = await desk.store.next_due()
+        next_at = await desk.store.read(next_due)
         desk.clock.set(datetime.fromtimestamp(next_at / 1_000_000, tz=UTC))
         await desk.plan()
     fired = [run.slot_at for run in await desk.slots(task)]
@@ -154,19 +155,19 @@ async def test_g2_w12_the_slot_and_its_cursor_move_in_one_step(desk):
     task = await desk.task()
     await desk.planned(task, every="1m")
     desk.clock.advance(MINUTE)
-    before = await desk.store.next_due()
-    (due,) = await desk.store.due_schedules(1)
+    before = await desk.store.read(next_due)
+    (due,) = await desk.store.read(list_due_schedules, 1)
 
     async def nothing_happened():
         assert await desk.slots(task) == []
-        assert await desk.store.next_due() == before
+        assert await desk.store.read(next_due) == before
 
     plans = [plan_schedule(due, desk.store.now())]
     now = desk.store.now()
     cuts = await cut_at_every_query(desk.store, apply_plans, plans, now, check=nothing_happened)
     assert cuts >= 3
     assert len(await desk.slots(task)) == 1
-    assert await desk.store.next_due() == before + 60_000_000
+    assert await desk.store.read(next_due) == before + 60_000_000
 
 
 async def test_g2_w23_finished_runs_leave_after_their_time(desk):
@@ -179,7 +180,7 @@ async def test_g2_w23_finished_runs_leave_after_their_time(desk):
     (kept,) = await desk.queue(task)
     while await prune(desk.store):
         pass
-    left = await desk.store.list_runs(RunFilter())
+    left = await desk.store.read(list_runs, RunFilter())
     assert [(run.id, run.state) for run in left] == [(kept, RunState.QUEUED)]
-    assert await desk.store.list_events(0, 100) == []
-    assert (await desk.store.count_runs(task.id))["succeeded"] == 50
+    assert await desk.store.read(list_events, 0, 100) == []
+    assert (await desk.store.read(count_runs, task.id))["succeeded"] == 50

@@ -9,15 +9,16 @@ from rota.model.attempts import Succeeded
 from rota.model.runs import RunState
 from rota.model.threads import MessageState, NewMessage
 from rota.rules.permissions import LOCAL
+from rota.store.threads import acknowledge_messages, give_messages, list_messages, take_messages
 from rota.store.threads import add_message as write_down
-from rota.store.threads import give_messages, take_messages
+from rota.store.views import count_runs
 from tests.tools.power_cut import cut_at_every_query
 from tests.unit.attempt.test_conversation import AGENTS, HERE, answering, claim, tell
 from tests.unit.attempt.test_relaunch import DONE, House, Trial, line, said
 
 
 async def states(desk):
-    found = await desk.store.list_messages(HERE, None, 1 << 62, 100)
+    found = await desk.store.read(list_messages, HERE, None, 1 << 62, 100)
     return [message.state for message in reversed(found)]
 
 
@@ -59,7 +60,7 @@ class Cut:
         self.task = task
 
     async def stands(self):
-        return await states(self.desk), await self.desk.store.count_runs(self.task.id)
+        return await states(self.desk), await self.desk.store.read(count_runs, self.task.id)
 
     async def whole_or_not_at_all(self, operation, *args):
         before = await self.stands()
@@ -84,7 +85,9 @@ async def begun(desk):
 async def test_g2_w12_a_message_comes_with_its_reader_or_not_at_all(desk):
     """Two cursors were committed one after the other; a crash between lost or doubled messages."""
     cut = await begun(desk)
-    await cut.desk.store.take_messages(cut.lease.run_id, cut.lease.epoch, cut.message.id)
+    await cut.desk.store.write(
+        acknowledge_messages, cut.lease.run_id, cut.lease.epoch, cut.message.id
+    )
     reader = cut.desk.batch(cut.task, [{"messages": True}], lane=HERE, thread=HERE)
     message = NewMessage(cut.task.space_id, HERE, "Ann", "two")
     await cut.whole_or_not_at_all(write_down, message, reader)

@@ -14,6 +14,9 @@ from rota.model.runs import RunState
 from rota.model.spaces import LimitScope
 from rota.model.tasks import OnLost
 from rota.rules.permissions import LOCAL
+from rota.store.plans import next_due
+from rota.store.views import list_attempts
+from rota.store.workers import renew_worker
 from tests.tools.store_bench import MINUTE, failed
 
 
@@ -54,7 +57,7 @@ async def test_gen_w03_a_failing_run_does_not_end_its_schedule(desk):
         await desk.plan()
         await desk.end(await desk.claim_one(), failed())
     assert len(await desk.slots(task)) == 4
-    assert await desk.store.next_due() == desk.store.now() + 60_000_000
+    assert await desk.store.read(next_due) == desk.store.now() + 60_000_000
 
 
 async def test_gen_w03_a_slot_nobody_can_run_does_not_end_its_schedule(desk):
@@ -66,7 +69,7 @@ async def test_gen_w03_a_slot_nobody_can_run_does_not_end_its_schedule(desk):
     assert await desk.claim(routes=["python:other"]) == []
     desk.clock.advance(MINUTE)
     await desk.plan()
-    assert await desk.store.next_due() == desk.store.now() + 60_000_000
+    assert await desk.store.read(next_due) == desk.store.now() + 60_000_000
 
 
 async def test_gen_w04_a_lease_lasts_as_long_as_it_is_renewed(desk, chance):
@@ -76,7 +79,7 @@ async def test_gen_w04_a_lease_lasts_as_long_as_it_is_renewed(desk, chance):
     lease = await desk.claim_one()
     for _ in range(60):
         desk.clock.advance(seconds=20)
-        assert (await desk.store.renew("w1", desk.store.now() + 30_000_000)).alive
+        assert (await desk.store.write(renew_worker, "w1", desk.store.now() + 30_000_000)).alive
         assert await rescue(desk.store, chance, fence=True) == 0
     assert await desk.end(lease)
 
@@ -93,7 +96,7 @@ async def test_gen_w05_a_rescued_run_is_fenced_off_from_its_old_worker(desk, cha
     assert await desk.end(new, Succeeded(result='"new"'))
     run = await desk.run(old.run_id)
     assert (run.state, run.result) == (RunState.SUCCEEDED, '"new"')
-    attempts = await desk.store.list_attempts(old.run_id)
+    attempts = await desk.store.read(list_attempts, old.run_id)
     assert [(a.number, a.outcome) for a in attempts] == [(1, "lost"), (2, "succeeded")]
 
 

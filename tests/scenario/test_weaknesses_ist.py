@@ -17,7 +17,18 @@ from rota.model.runs import RunState
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Pool
 from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.supervisor import this_process
+from rota.store.plans import next_due
 from rota.store.settlement import settle as write_settlements
+from rota.store.views import (
+    count_runs,
+    get_run,
+    list_attempts,
+    list_deliveries,
+    list_events,
+    list_run_events,
+    view_queue,
+)
+from rota.store.workers import fence_other_workers, renew_worker
 from rota.testing.fakes import RecordingChannel
 from tests.tools.power_cut import cut_at_every_query
 from tests.tools.store_bench import MINUTE, Bench, failed
@@ -30,7 +41,7 @@ async def test_ist_w01_midnight_makes_no_running_run_look_stuck(desk, chance):
     await desk.worker("w1")
     lease = await desk.claim_one()
     desk.clock.advance(seconds=20)
-    await desk.store.renew("w1", desk.store.now() + 30_000_000)
+    await desk.store.write(renew_worker, "w1", desk.store.now() + 30_000_000)
     assert await rescue(desk.store, chance, fence=True) == 0
     assert await desk.end(lease)
 
@@ -42,7 +53,7 @@ async def test_ist_w02_a_long_run_is_not_taken_away_while_its_worker_lives(desk,
     lease = await desk.claim_one()
     for _ in range(2 * 60 * 4):
         desk.clock.advance(seconds=15)
-        await desk.store.renew("w1", desk.store.now() + 30_000_000)
+        await desk.store.write(renew_worker, "w1", desk.store.now() + 30_000_000)
         assert await rescue(desk.store, chance, fence=True) == 0
     assert await desk.end(lease)
 
@@ -55,12 +66,12 @@ async def test_ist_w03_claiming_repairs_nothing_that_is_not_its_own(desk):
     (stray,) = await desk.queue(other)
     await desk.claim(worker="dead", routes=[other.route])
     desk.clock.advance(hours=1)
-    events = await desk.store.list_events(0, 100)
+    events = await desk.store.read(list_events, 0, 100)
     await desk.queue(mine)
     assert len(await desk.claim(routes=[mine.route])) == 1
     assert (await desk.run(stray)).state is RunState.RUNNING
-    assert (await desk.store.view_queue()).later == 3
-    assert await desk.store.list_events(0, 100) == events
+    assert (await desk.store.read(view_queue)).later == 3
+    assert await desk.store.read(list_events, 0, 100) == events
 
 
 async def test_ist_w04_a_worker_that_lost_its_run_delivers_nothing(desk, chance):
@@ -91,9 +102,9 @@ async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):
 
     async def nothing_happened():
         assert (await desk.run(lease.run_id)).state is RunState.RUNNING
-        assert await desk.store.list_attempts(lease.run_id) == []
-        assert await desk.store.run_events(lease.run_id) == []
-        assert await desk.store.list_deliveries(None, 10) == []
+        assert await desk.store.read(list_attempts, lease.run_id) == []
+        assert await desk.store.read(list_run_events, lease.run_id) == []
+        assert await desk.store.read(list_deliveries, None, 10) == []
 
     store = desk.store
     cuts = await cut_at_every_query(
@@ -101,7 +112,7 @@ async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):
     )
     assert cuts >= 4
     assert (await desk.run(lease.run_id)).state is RunState.SUCCEEDED
-    assert len(await desk.store.list_deliveries(lease.run_id, 10)) == 1
+    assert len(await desk.store.read(list_deliveries, lease.run_id, 10)) == 1
 
 
 async def test_ist_w05_a_failed_delivery_leaves_the_run_succeeded(desk, chance):
@@ -112,7 +123,7 @@ async def test_ist_w05_a_failed_delivery_leaves_the_run_succeeded(desk, chance):
     channel = RecordingChannel(faults=[TimeoutError("no answer")])
     await deliver(desk.store, {"test": channel}, "w1", chance)
     assert await desk.state(lease.run_id) is RunState.SUCCEEDED
-    (delivery,) = await desk.store.list_deliveries(lease.run_id, 10)
+    (delivery,) = await desk.store.read(list_deliveries, lease.run_id, 10)
     assert delivery.state.value == "unknown"
 
 
@@ -177,7 +188,7 @@ async def test_ist_w21_a_slow_task_does_not_overlap_itself(desk, lane):
         desk.clock.advance(MINUTE)
         await desk.plan()
         await desk.claim()
-    assert (await desk.store.view_queue()).running == 1
+    assert (await desk.store.read(view_queue)).running == 1
     assert await desk.ledger(task) == [("overlap", 4)]
 
 
@@ -189,7 +200,7 @@ async def test_ist_w22_a_new_schedule_does_not_fire_for_a_time_already_passed(de
     desk.clock.advance(hours=2)
     await desk.plan()
     assert await desk.slots(task) == []
-    assert (await desk.store.next_due()) == int(
+    assert (await desk.store.read(next_due)) == int(
         datetime(2026, 3, 3, 7, 0, tzinfo=UTC).timestamp() * 1_000_000
     )
 
@@ -221,7 +232,7 @@ async def test_ist_w25_runs_of_the_last_process_return_at_the_next_start(
     second.routes = first.routes
     assert await second.store.take_roles()
     await second.worker("new")
-    await second.store.fence_others("new")
+    await second.store.write(fence_other_workers, "new")
     assert await rescue(second.store, chance, fence=False) == 3
     again = await second.claim(worker="new")
     assert [lease.run_id for lease in again] == [lease.run_id for lease in old]
@@ -246,6 +257,6 @@ async def test_ist_w27_cancelled_runs_have_an_end_and_are_pruned(desk):
         assert (run.state, run.finished_at) == (RunState.CANCELLED, desk.clock.now())
     desk.clock.advance(days=40)
     await prune(desk.store)
-    assert [await desk.store.get_run(i) for i in (queued, asking, going)] == [None] * 3
-    assert await desk.store.count_runs(task.id) == {"cancelled": 3}
+    assert [await desk.store.read(get_run, i) for i in (queued, asking, going)] == [None] * 3
+    assert await desk.store.read(count_runs, task.id) == {"cancelled": 3}
     assert (await plan(desk.store)).schedules == 0

@@ -18,6 +18,10 @@ from rota.model.schedules import ScheduleState
 from rota.model.spaces import LimitScope
 from rota.model.tasks import OnLost, Overlap
 from rota.rules.permissions import LOCAL
+from rota.store.plans import apply_plans, list_due_schedules
+from rota.store.tasks import list_schedules, put_schedule
+from rota.store.views import count_runs, list_events, view_queue
+from rota.store.workers import fence_other_workers, renew_worker
 from tests.tools.store_bench import MINUTE, Bench
 
 
@@ -31,11 +35,11 @@ async def test_jagc_w01_a_finite_rule_ends_quietly_and_stops_nobody(desk):
         await desk.plan()
         for lease in await desk.claim():
             await desk.end(lease)
-    (stored,) = await desk.store.list_schedules([finite.id])
+    (stored,) = await desk.store.read(list_schedules, [finite.id])
     assert (stored.state, stored.next_at) == (ScheduleState.ENDED, None)
     assert len(await desk.slots(other)) == 6
     assert 0 < len(await desk.slots(finite)) <= 3
-    names = [event.name.value for event in await desk.store.list_events(0, 1_000)]
+    names = [event.name.value for event in await desk.store.read(list_events, 0, 1_000)]
     assert names.count("schedule.ended") == 1
 
 
@@ -45,7 +49,8 @@ async def test_jagc_w01_a_poison_rule_is_set_aside_alone(desk):
     poisoned = await desk.task("poisoned")
     records = ["not json", "5", "[]", "{}", '{"kind": "cron", "expression": "99 99 * * *"}', "null"]
     for number, rule in enumerate(records):
-        await desk.store.put_schedule(
+        await desk.store.write(
+            put_schedule,
             {
                 "task_id": poisoned.id,
                 "name": f"s{number}",
@@ -53,16 +58,16 @@ async def test_jagc_w01_a_poison_rule_is_set_aside_alone(desk):
                 "generation": 1,
                 "cursor": desk.store.now(),
                 "next_at": desk.store.now() + 1,
-            }
+            },
         )
     await desk.planned(healthy, every="1m")
     desk.clock.advance(MINUTE)
     await desk.plan()
     assert len(await desk.slots(healthy)) == 1
-    stored = await desk.store.list_schedules([poisoned.id])
+    stored = await desk.store.read(list_schedules, [poisoned.id])
     assert {s.state for s in stored} == {ScheduleState.QUARANTINED}
     assert all("could not be evaluated" in s.note for s in stored)
-    assert (await desk.store.view_queue()).quarantined == len(records)
+    assert (await desk.store.read(view_queue)).quarantined == len(records)
     desk.clock.advance(MINUTE)
     await desk.plan()
     assert len(await desk.slots(healthy)) == 2
@@ -76,11 +81,11 @@ async def test_jagc_w02_a_task_deleted_while_it_is_planned_disturbs_nobody(desk)
     await desk.planned(gone, every="1m")
     await desk.planned(other, every="1m")
     desk.clock.advance(MINUTE)
-    due = await desk.store.due_schedules(10)
+    due = await desk.store.read(list_due_schedules, 10)
     await delete_task(desk.store, LOCAL, "gone")
     plans = [plan_schedule(schedule, desk.store.now()) for schedule in due]
     verdicts = dict(
-        zip((p.schedule_id for p in plans), await desk.store.apply_plans(plans), strict=True)
+        zip((p.schedule_id for p in plans), await desk.store.write(apply_plans, plans), strict=True)
     )
     assert sorted(verdicts.values()) == [False, True]
     assert [run.state for run in await desk.slots(gone)] == [RunState.CANCELLED]
@@ -106,7 +111,7 @@ async def test_jagc_w04_a_restart_runs_again_only_what_was_running(
 
     second = Bench(await opened_file(path), clock)
     await second.worker("new")
-    await second.store.fence_others("new")
+    await second.store.write(fence_other_workers, "new")
     assert await rescue(second.store, chance, fence=False) == 3
     assert await second.state(done) is RunState.SUCCEEDED
     assert await second.state(runs["safe"]) is RunState.QUEUED
@@ -143,7 +148,7 @@ async def test_jagc_w07_every_lost_run_is_found_however_many_there_are(desk, cha
     while found := await rescue(desk.store, chance, fence=True):
         rescued += found
     assert rescued == count
-    assert await desk.store.count_runs(task.id) == {"queued": count}
+    assert await desk.store.read(count_runs, task.id) == {"queued": count}
 
 
 async def test_jagc_w10_an_instant_in_the_past_is_refused(desk):
@@ -151,7 +156,7 @@ async def test_jagc_w10_an_instant_in_the_past_is_refused(desk):
     task = await desk.task()
     with pytest.raises(Invalid, match="past"):
         await desk.planned(task, at="2026-03-02T11:00:00Z")
-    assert await desk.store.list_schedules([task.id]) == []
+    assert await desk.store.read(list_schedules, [task.id]) == []
     await desk.planned(task, at="2026-03-02T11:00:00Z", allow_past=True)
     await desk.plan()
     assert len(await desk.slots(task)) == 1
@@ -167,7 +172,7 @@ async def test_jagc_w11_a_slow_task_does_not_pile_up(desk):
         desk.clock.advance(MINUTE)
         await desk.plan()
         await desk.claim()
-        view = await desk.store.view_queue()
+        view = await desk.store.read(view_queue)
         assert view.running <= 3
         assert view.ready + view.held <= 2 * len(tasks)
 
@@ -180,8 +185,12 @@ async def test_jagc_w14_deleting_keeps_the_history_and_stops_the_work(desk):
     await desk.end(await desk.claim_one())
     lease = await desk.claim_one()
     await delete_task(desk.store, LOCAL, "job")
-    assert await desk.store.count_runs(task.id) == {"succeeded": 1, "running": 1, "cancelled": 1}
-    assert (await desk.store.renew("w1", desk.store.now())).cancels == (lease.run_id,)
+    assert await desk.store.read(count_runs, task.id) == {
+        "succeeded": 1,
+        "running": 1,
+        "cancelled": 1,
+    }
+    assert (await desk.store.write(renew_worker, "w1", desk.store.now())).cancels == (lease.run_id,)
     await desk.end(lease, Cancelled(reason="somebody cancelled it"))
     assert (await find_run(desk.store, LOCAL, lease.run_id)).task == "job"
 
@@ -210,8 +219,8 @@ async def test_jagc_w15_years_of_slots_leave_little_behind(desk):
             await desk.end(lease)
         await prune(desk.store)
     assert len(await desk.slots(task)) <= 32
-    assert len(await desk.store.list_events(0, 10_000)) <= 64
-    assert await desk.store.count_runs(task.id) == {"succeeded": 400}
+    assert len(await desk.store.read(list_events, 0, 10_000)) <= 64
+    assert await desk.store.read(count_runs, task.id) == {"succeeded": 400}
 
 
 async def test_jagc_w17_two_servers_on_one_file_plan_each_slot_once(tmp_path, clock, opened_file):
@@ -230,4 +239,4 @@ async def test_jagc_w17_two_servers_on_one_file_plan_each_slot_once(tmp_path, cl
                 await bench.end(lease)
     for task in tasks:
         assert len({run.slot_key for run in await benches[1].slots(task)}) == 10
-        assert await benches[1].store.count_runs(task.id) == {"succeeded": 10}
+        assert await benches[1].store.read(count_runs, task.id) == {"succeeded": 10}

@@ -17,7 +17,10 @@ from rota.model.runs import RunState
 from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Retry
 from rota.rules.permissions import LOCAL
 from rota.rules.plans import plan_schedule
-from rota.store.plans import apply_plans
+from rota.store.plans import apply_plans, list_due_schedules, next_due, promote_delayed
+from rota.store.settlement import settle
+from rota.store.views import count_runs, get_question, list_attempts
+from rota.store.workers import get_open_runs, list_queued_runs, renew_worker
 from tests.tools.power_cut import cut_at_every_query
 from tests.tools.store_bench import MINUTE, failed
 
@@ -42,7 +45,7 @@ async def test_zub_w03_the_latest_missed_slot_is_the_latest(desk):
     begun = desk.clock.now()
     desk.clock.advance(days=9)
     desk.clock.advance(seconds=90)
-    while await desk.store.due_schedules(1):
+    while await desk.store.read(list_due_schedules, 1):
         await desk.plan()
 
     total = 9 * 24 * 60 + 1
@@ -110,15 +113,17 @@ async def test_zub_w07_an_end_is_never_overwritten(desk, first):
 async def test_zub_w07_a_cancel_that_meets_a_claim_stops_the_run(desk, chance):
     """Kill and claim at the same moment overwrote each other."""
     await desk.queue(await desk.task())
-    (run_id,) = [run.run_id for run in await desk.store.queued_runs_of(1, planned_only=False)]
-    (facts,) = await desk.store.open_runs([run_id])
+    (run_id,) = [
+        run.run_id for run in await desk.store.read(list_queued_runs, 1, planned_only=False)
+    ]
+    (facts,) = await desk.store.read(get_open_runs, [run_id])
     stale = await desk.decide(facts, Cancelled(reason="no"))
     await desk.worker("w1")
     lease = await desk.claim_one()
-    assert await desk.store.settle([stale]) == [False]
+    assert await desk.store.write(settle, [stale]) == [False]
     run = await cancel_run(desk.store, LOCAL, run_id, chance)
     assert run.cancel_requested_at is not None
-    assert (await desk.store.renew("w1", desk.store.now())).cancels == (run_id,)
+    assert (await desk.store.write(renew_worker, "w1", desk.store.now())).cancels == (run_id,)
     assert await desk.end(lease, Cancelled(reason="somebody cancelled it"))
 
 
@@ -153,10 +158,10 @@ async def test_zub_w12_a_retry_policy_retries(desk):
         await desk.end(await desk.claim_one(), failed())
         assert (await desk.run(run_id)).available_at == desk.clock.now() + timedelta(seconds=wait)
         desk.clock.advance(seconds=wait)
-        await desk.store.promote(10)
+        await desk.store.write(promote_delayed, 10)
     await desk.end(await desk.claim_one(), failed())
     assert await desk.state(run_id) is RunState.FAILED
-    causes = [attempt.cause.value for attempt in await desk.store.list_attempts(run_id)]
+    causes = [attempt.cause.value for attempt in await desk.store.read(list_attempts, run_id)]
     assert causes == ["first", "retry", "retry"]
 
 
@@ -167,7 +172,7 @@ async def test_zub_w12_a_disabled_task_is_not_planned(desk):
     await disable_task(desk.store, LOCAL, "job")
     desk.clock.advance(hours=1)
     await desk.plan()
-    assert await desk.store.count_runs(task.id) == {}
+    assert await desk.store.read(count_runs, task.id) == {}
     assert await desk.ledger(task) == [("disabled", 60)]
 
 
@@ -179,7 +184,7 @@ async def test_zub_w14_an_answer_counts_only_for_the_question_it_was_given_to(de
     second = await desk.ask(await desk.claim_one(), "second?")
     with pytest.raises(IllegalMove, match="closed"):
         await answer_question(desk.store, LOCAL, first, "stale")
-    assert (await desk.store.get_question(second)).answered_at is None
+    assert (await desk.store.read(get_question, second)).answered_at is None
     run = await answer_question(desk.store, LOCAL, second, "two")
     assert run.state is RunState.QUEUED
 
@@ -195,7 +200,7 @@ async def test_zub_w14_every_waiting_run_expires_however_many_there_are(desk, ch
     desk.clock.advance(MINUTE)
     while await expire(desk.store, chance):
         pass
-    assert (await desk.store.count_runs(task.id))["expired"] == 1_200
+    assert (await desk.store.read(count_runs, task.id))["expired"] == 1_200
 
 
 async def test_zub_w18_a_run_now_obeys_the_tasks_overlap_policy(desk):
@@ -235,12 +240,12 @@ async def test_zub_21_a_crash_while_planning_leaves_nothing_or_all_of_it(desk):
     await desk.plan()
     await desk.claim_one()
     desk.clock.advance(minutes=5)
-    (due,) = await desk.store.due_schedules(1)
+    (due,) = await desk.store.read(list_due_schedules, 1)
     now = desk.store.now()
-    before = (await desk.slots(task), await desk.ledger(task), await desk.store.next_due())
+    before = (await desk.slots(task), await desk.ledger(task), await desk.store.read(next_due))
 
     async def nothing_happened():
-        after = (await desk.slots(task), await desk.ledger(task), await desk.store.next_due())
+        after = (await desk.slots(task), await desk.ledger(task), await desk.store.read(next_due))
         assert after == before
 
     plans = [plan_schedule(due, now)]
@@ -269,7 +274,7 @@ async def test_zub_24_after_a_long_run_comes_one_follow_up(desk):
     assert follow_up.run_id == newest.id
     await desk.end(follow_up)
     assert await desk.claim() == []
-    assert await desk.store.count_runs(task.id) == {"succeeded": 2, "cancelled": 9}
+    assert await desk.store.read(count_runs, task.id) == {"succeeded": 2, "cancelled": 9}
 
 
 async def test_zub_24_a_waiting_run_counts_as_active(desk):

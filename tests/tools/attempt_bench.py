@@ -15,6 +15,11 @@ from rota.model.settlement import NewDelivery
 from rota.model.tasks import Pool, Task
 from rota.rules.effects import effect_key, effect_slot
 from rota.rules.settlement import SettlementContext, settle, settle_answer
+from rota.store import settlement as store_settlement
+from rota.store.attempt_requests import attempts_waiting_for_answer, list_deferred_operations
+from rota.store.tasks import list_state
+from rota.store.views import list_questions
+from rota.store.workers import get_open_runs
 from tests.tools.store_bench import Bench
 
 
@@ -91,29 +96,31 @@ class Talk:
 
     async def values(self) -> dict[str, object]:
         """Return what the task keeps."""
-        kept = await self.bench.store.list_state(self.task.id, "", 100)
+        kept = await self.bench.store.read(list_state, self.task.id, "", 100)
         return {one.key: json.loads(one.value) for one in kept}
 
     async def end(self, lease: Lease, outcome: Outcome | None = None) -> bool:
         """Settle an attempt as a worker does, with what it asked."""
         store = self.bench.store
-        asked = (await store.asked_of([lease.run_id])).get(lease.run_id)
+        asked = (await store.read(attempts_waiting_for_answer, [lease.run_id])).get(lease.run_id)
         context = SettlementContext(policy=self.task.policy, now=store.now(), asked=asked)
         report = AttemptReport(outcome=outcome or Succeeded())
-        return (await store.settle([settle(running(lease), report, context)]))[0]
+        return (
+            await store.write(store_settlement.settle, [settle(running(lease), report, context)])
+        )[0]
 
     async def answer(self, lease: Lease, text: str = "yes") -> bool:
         """Answer the newest question of a run."""
         store = self.bench.store
-        question = (await store.list_questions([lease.run_id]))[-1]
-        (facts,) = await store.open_runs([lease.run_id])
+        question = (await store.read(list_questions, [lease.run_id]))[-1]
+        (facts,) = await store.read(get_open_runs, [lease.run_id])
         context = SettlementContext(policy=self.task.policy, now=store.now())
         decided = settle_answer(facts, question.id, question.kind, text, "ann", context)
-        return (await store.settle([decided]))[0]
+        return (await store.write(store_settlement.settle, [decided]))[0]
 
     async def left(self, lease: Lease) -> int:
         """Return how much is deferred."""
-        return len(await self.bench.store.deferred_of([lease.run_id]))
+        return len(await self.bench.store.read(list_deferred_operations, [lease.run_id]))
 
 
 async def talking(bench: Bench, **policy: Any) -> Talk:

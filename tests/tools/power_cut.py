@@ -1,11 +1,11 @@
-"""Power cuts inside a transaction: a session that fails at its n-th query."""
+"""Power cuts inside a transaction, which fails at its n-th query."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from rota.store.store import SqlStore
+from rota.store.store import Store
 from rota.store.transactions import Row, Transaction
 
 
@@ -13,12 +13,16 @@ class PowerCut(Exception):
     """The machine stopped here."""
 
 
-class BreakingSession:
+class BreakingTransaction:
     """Passes queries on until its fuse is spent."""
 
-    def __init__(self, session: Transaction, fuse: int) -> None:
-        self._session = session
+    def __init__(self, tx: Transaction, fuse: int) -> None:
+        self._tx = tx
         self._fuse = fuse
+        self.cache = tx.cache
+        self.now = tx.now
+        self.wake = tx.wake
+        self.enter_claim = tx.enter_claim
 
     def _burn(self) -> None:
         if self._fuse == 0:
@@ -28,31 +32,23 @@ class BreakingSession:
     async def rows(self, query: str, **params: object) -> list[Row]:
         """Return every row, or fail."""
         self._burn()
-        return await self._session.rows(query, **params)
+        return await self._tx.rows(query, **params)
 
     async def run(self, query: str, **params: object) -> None:
         """Execute a query, or fail."""
         self._burn()
-        await self._session.run(query, **params)
+        await self._tx.run(query, **params)
 
     async def insert(
         self, query: str, count: int, *, last: bool = False, **params: object
     ) -> Sequence[int]:
         """Insert rows, or fail."""
         self._burn()
-        return await self._session.insert(query, count, last=last, **params)
-
-    async def enter_claim(self) -> None:
-        """Wait for other claims."""
-        await self._session.enter_claim()
-
-    def wake(self, topic: str) -> None:
-        """Announce a topic."""
-        self._session.wake(topic)
+        return await self._tx.insert(query, count, last=last, **params)
 
 
 async def cut_at_every_query(
-    store: SqlStore,
+    store: Store,
     operation: Callable[..., Coroutine[Any, Any, Any]],
     *args: object,
     check: Callable[[], Coroutine[Any, Any, None]],
@@ -63,8 +59,8 @@ async def cut_at_every_query(
     """
     cuts = 0
 
-    async def broken(session: Transaction, *given: object) -> object:
-        return await operation(BreakingSession(session, cuts), *given)
+    async def broken(tx: Transaction, /, *given: object) -> object:
+        return await operation(BreakingTransaction(tx, cuts), *given)
 
     while True:
         try:

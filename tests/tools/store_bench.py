@@ -19,10 +19,23 @@ from rota.model.settlement import Settlement
 from rota.model.spaces import Limit, LimitScope, Space, SpaceRole
 from rota.model.tasks import After, NewTask, Policy, Pool, Task
 from rota.model.views import ClaimResult
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
 from rota.rules.queue import new_run
 from rota.rules.settlement import SettlementContext, settle
+from rota.store import settlement as store_settlement
+from rota.store import tasks as store_tasks
+from rota.store.claims import claim_runs, set_limits
+from rota.store.settlement import enqueue
+from rota.store.store import Store
+from rota.store.tasks import add_space, find_task, get_tasks, put_task
+from rota.store.views import (
+    get_run,
+    list_ledger_rows,
+    list_questions,
+    list_run_events,
+    list_slot_runs,
+)
+from rota.store.workers import get_open_runs, register_worker
 from rota.testing.clock import VirtualClock
 from rota.timing import rule_builders
 from rota.timing.timetable import timetable
@@ -50,7 +63,7 @@ class Bench:
     async def space(self, name: str = "main") -> Space:
         """Return a space, made if needed."""
         role = SpaceRole.MAIN if name == "main" else SpaceRole.MEMBER
-        return await self.store.add_space(name, role, "UTC")
+        return await self.store.write(add_space, name, role, "UTC")
 
     async def task(
         self,
@@ -66,12 +79,13 @@ class Bench:
         owner = await self.space(space)
         upstream = None
         if after is not None:
-            found = await self.store.find_task(owner.id, after.task)
+            found = await self.store.read(find_task, owner.id, after.task)
             upstream = None if found is None else found.id
         route = route or f"python:{name}"
         if route not in self.routes:
             self.routes.append(route)
-        return await self.store.put_task(
+        return await self.store.write(
+            put_task,
             NewTask(
                 space_id=owner.id,
                 name=name,
@@ -85,14 +99,15 @@ class Bench:
 
     async def task_of(self, task: Task) -> Task:
         """Return a task as it stands now."""
-        return (await self.store.get_tasks([task.id]))[0]
+        return (await self.store.read(get_tasks, [task.id]))[0]
 
     async def schedule(
         self, task: Task, rule: Rule, *, name: str = "default", generation: int = 1
     ) -> StoredSchedule:
         """Return a schedule that starts now."""
         slot = timetable(rule, generation=generation).next(self.clock.now())
-        return await self.store.put_schedule(
+        return await self.store.write(
+            store_tasks.put_schedule,
             {
                 "task_id": task.id,
                 "name": name,
@@ -100,7 +115,7 @@ class Bench:
                 "generation": generation,
                 "cursor": self.store.now(),
                 "next_at": None if slot is None else to_micros(slot.due),
-            }
+            },
         )
 
     async def planned(self, task: Task, *, name: str = "default", **wish: Any) -> StoredSchedule:
@@ -116,11 +131,11 @@ class Bench:
 
     async def slots(self, task: Task) -> list[Run]:
         """Return the runs of a task's slots, by their instant."""
-        return await self.store.slot_runs(task.id, 0, FAR)
+        return await self.store.read(list_slot_runs, task.id, 0, FAR)
 
     async def ledger(self, task: Task) -> list[tuple[str, int]]:
         """Return why slots of a task did not run, and how many for each reason in a row."""
-        rows = await self.store.ledger_rows(task.id, 0, FAR)
+        rows = await self.store.read(list_ledger_rows, task.id, 0, FAR)
         return [(row.reason.value, row.count) for row in rows]
 
     def every(self, span: str | timedelta) -> Rule:
@@ -136,8 +151,8 @@ class Bench:
         period: timedelta | None = None,
     ) -> None:
         """Set one limit."""
-        await self.store.set_limits(
-            [Limit(scope=scope, key=key, cap=cap, rate=rate, period=period)]
+        await self.store.write(
+            set_limits, [Limit(scope=scope, key=key, cap=cap, rate=rate, period=period)]
         )
 
     # queue
@@ -167,7 +182,7 @@ class Bench:
 
     async def enqueue(self, *batches: RunBatch) -> list[list[Enqueued]]:
         """Queue batches."""
-        return await self.store.enqueue(batches)
+        return await self.store.write(enqueue, batches)
 
     async def queue(self, task: Task, count: int = 1, **options: Any) -> list[RunId]:
         """Queue runs of a task and return their ids."""
@@ -176,7 +191,7 @@ class Bench:
 
     async def run(self, run_id: int) -> Run:
         """Return a run that must exist."""
-        found = await self.store.get_run(run_id)
+        found = await self.store.read(get_run, run_id)
         if found is None:
             message = f"there is no run {run_id}"
             raise AssertionError(message)
@@ -193,7 +208,7 @@ class Bench:
     ) -> ClaimResult:
         """Claim from both pools."""
         served = self.routes if routes is None else routes
-        return await self.store.claim(worker, POOLS, served, want)
+        return await self.store.write(claim_runs, worker, POOLS, served, want)
 
     async def claim(
         self, want: int = 100, worker: str = "w1", routes: Sequence[str] | None = None
@@ -219,7 +234,7 @@ class Bench:
         **facts: Any,
     ) -> Settlement:
         """Return the settlement the rules make of an outcome."""
-        (task,) = await self.store.get_tasks([run.task_id])
+        (task,) = await self.store.read(get_tasks, [run.task_id])
         context = SettlementContext(
             policy=task.policy, task=task.name, now=self.store.now(), **facts
         )
@@ -230,23 +245,25 @@ class Bench:
     ) -> bool:
         """Settle a lease, by default as a success; false if it was no longer the lease's to do."""
         settlement = await self.decide(running(lease), outcome or Succeeded(), unbegun=unbegun)
-        return (await self.store.settle([settlement]))[0]
+        return (await self.store.write(store_settlement.settle, [settlement]))[0]
 
     async def end_open(self, run_id: int, outcome: Outcome) -> bool:
         """Settle a run from whatever state it is in."""
-        (run,) = await self.store.open_runs([run_id])
-        return (await self.store.settle([await self.decide(run, outcome)]))[0]
+        (run,) = await self.store.read(get_open_runs, [run_id])
+        return (await self.store.write(store_settlement.settle, [await self.decide(run, outcome)]))[
+            0
+        ]
 
     async def ask(self, lease: Lease, question: str = "Shall I?", **options: Any) -> int:
         """Let a run ask a question; return the question's id."""
         if not await self.end(lease, WaitingForAnswer(question=question, **options)):
             message = f"run {lease.run_id} could not ask"
             raise AssertionError(message)
-        return (await self.store.list_questions([lease.run_id]))[-1].id
+        return (await self.store.read(list_questions, [lease.run_id]))[-1].id
 
     async def events(self, run_id: int) -> list[str]:
         """Return the names of a run's events, in order."""
-        return [event.name.value for event in await self.store.run_events(run_id)]
+        return [event.name.value for event in await self.store.read(list_run_events, run_id)]
 
     # workers
 
@@ -254,7 +271,8 @@ class Bench:
         self, worker: str = "w1", ttl: timedelta = timedelta(seconds=30), host: str = "here"
     ) -> None:
         """Register a worker."""
-        await self.store.register(
+        await self.store.write(
+            register_worker,
             {
                 "id": worker,
                 "home": "/home",
@@ -264,7 +282,7 @@ class Bench:
                 "routes": json.dumps(self.routes),
                 "slots": 10,
                 "lease_until": self.store.now() + micros(ttl),
-            }
+            },
         )
 
 

@@ -13,6 +13,7 @@ from rota.flow.claim import make_assignments
 from rota.model.attempts import KeptAttempt
 from rota.runtime.supervisor import Supervisor
 from rota.runtime.worker import Worker
+from rota.store.attempts import adopt_attempt, fence_home, list_kept_attempts
 from tests.tools.simulation import world
 from tests.tools.simulation.yard import SimYard
 from tests.zoo.planting import bug, queries, replaced
@@ -38,9 +39,8 @@ def offset_apart() -> Iterator[None]:
     "A restarted process takes over a run whoever holds it, without fencing them first",
 )
 def adopt_without_fencing() -> Iterator[None]:
-    anybody = "(1 or holder = :worker or holder not in"
     with queries(
-        adopt_run=("(holder = :worker or holder not in", anybody),
+        adopt_run=("and (r.holder = :worker", "and (1 or r.holder = :worker"),
         fence_home="select id from workers where :home = :worker",
     ):
         yield
@@ -61,11 +61,16 @@ def adopted_twice() -> Iterator[None]:
         async with self._adopting:
             if not self._has_home:
                 return
-            await self._store.fence_home(home, self.worker.id)
+            await self._store.write(fence_home, home, self.worker.id)
             for kept in wanted:
-                found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
-                adopted += make_assignments(found, self._store.incarnation)
-        stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
+                found = await self._store.write(
+                    adopt_attempt, kept.run_id, kept.epoch, self.worker.id
+                )
+                adopted += make_assignments(found, self._store.database.incarnation)
+        stands = {
+            (kept.run_id, kept.epoch): kept
+            for kept in await self._store.read(list_kept_attempts, home)
+        }
         for assignment in adopted:
             lease = assignment.lease
             now_kept = stands.get((lease.run_id, lease.epoch))
@@ -96,7 +101,7 @@ def lost_too_soon() -> Iterator[None]:
     "A promise to keepers counts from after the store was told, however long that took",
 )
 def promise_too_long() -> Iterator[None]:
-    promise = SimYard.promise
+    promise = SimYard.extend_lease
 
     def later(self, until):
         promise(self, self.moment() + world.TERMS.seconds)
@@ -177,11 +182,8 @@ def heard_again() -> Iterator[None]:
     rare=True,
 )
 def stale_look() -> Iterator[None]:
-    alive = (
-        "and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)\non conflict"
-    )
     with queries(
-        begin_kept=(alive, "on conflict"),
+        begin_kept=("and w.fenced = 0\non conflict", "\non conflict"),
         lock_runs=("cancelling, holder", "cancelling, (select null) as holder"),
         lost_runs=("cancelling, holder", "cancelling, null as holder"),
     ):

@@ -13,7 +13,8 @@ from rota.model.views import ClaimResult
 from rota.runtime import supervisor, worker
 from rota.runtime.clock import LeaseClock
 from rota.store import claims
-from rota.store.store import SqlStore
+from rota.store.tasks import get_tasks
+from tests.tools.interception import intercepted
 from tests.tools.simulation import world
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
@@ -112,29 +113,27 @@ def fenced_worker_claims() -> Iterator[None]:
     "Runs are chosen in one transaction and taken in the next, whoever took them meanwhile",
 )
 def select_then_update() -> Iterator[None]:
-    whole = SqlStore.claim
+    async def chosen(tx, routes):
+        return await tx.rows("zoo_choose", routes=list(routes))
 
-    async def chosen(session, routes):
-        return await session.rows("zoo_choose", routes=list(routes))
+    async def claim_again(tx, ids, worker):
+        await tx.run("zoo_take", ids=ids, worker=worker, now=tx.now())
+        return await tx.rows("zoo_taken", ids=ids)
 
-    async def claim_again(session, ids, worker, now):
-        await session.run("zoo_take", ids=ids, worker=worker, now=now)
-        return await session.rows("zoo_taken", ids=ids)
-
-    async def in_two_steps(self, worker, pools, routes, want):
-        seen = [row[0] for row in await self.read(chosen, routes)]
-        taken = await whole(self, worker, pools, routes, want)
+    async def in_two_steps(database, proceed, worker, pools, routes, want):
+        seen = [row[0] for row in await database.read(chosen, routes)]
+        taken = await proceed(worker, pools, routes, want)
         ids = [run_id for run_id in seen if run_id not in {lease.run_id for lease in taken.leases}]
         if not ids:
             return taken
-        rows = await self.write(claim_again, ids, worker, self.now())
-        tasks = {task.id: task for task in await self.get_tasks([row[3] for row in rows])}
+        rows = await database.write(claim_again, ids, worker)
+        tasks = {task.id: task for task in await database.read(get_tasks, [row[3] for row in rows])}
         leases = [*taken.leases, *(Lease(*row) for row in rows)]
         return ClaimResult(leases=leases, tasks={**taken.tasks, **tasks}, answers=taken.answers)
 
-    claim_again.__name__ = "claim"
+    claim_again.__name__ = claims.claim_runs.__name__
     with several(
-        replaced(SqlStore, "claim", in_two_steps),
+        intercepted(claims.claim_runs, in_two_steps),
         queries(
             zoo_choose="select id from runs where place = 'ready' and lane is null and metered = 0"
             " and grp = '' and route in (select value from json_each(:routes)) limit 2",

@@ -13,7 +13,8 @@ from rota.rules import plans as rule_plans
 from rota.rules.plans import OverlapDecision
 from rota.store import plans as store_plans
 from rota.store import settlement
-from rota.store.store import SqlStore
+from rota.store.tasks import list_schedules
+from tests.tools.interception import intercepted, replaced_operation
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
 
@@ -23,15 +24,14 @@ from tests.zoo.planting import bug, queries, replaced, schema, several
     "The slot is marked as taken first and its run queued after, and a crash loses it in between",
 )
 def two_transactions() -> Iterator[None]:
-    async def apply_plans(self, plans):
-        bare = [replace(one, runs=()) for one in plans]
-        verdicts = await self.write(store_plans.apply_plans, bare, self.now())
+    async def in_two_steps(database, proceed, plans):
+        verdicts = await proceed([replace(one, runs=()) for one in plans])
         runs = [r for one, fits in zip(plans, verdicts, strict=True) if fits for r in one.runs]
         if runs:
-            await self.write(settlement.enqueue, runs, self.now())
+            await database.write(settlement.enqueue, runs)
         return verdicts
 
-    with replaced(SqlStore, "apply_plans", apply_plans):
+    with intercepted(store_plans.apply_plans, in_two_steps):
         yield
 
 
@@ -53,20 +53,20 @@ def begins_in_the_past() -> Iterator[None]:
 def two_leaders() -> Iterator[None]:
     careful = store_plans.apply_plans
 
-    async def apply_plans(session, plans, now):
-        rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+    async def apply_plans(tx, plans):
+        rows = await tx.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
         standing = {row[0]: row for row in rows}
         trusted = [
             replace(p, was=standing[p.schedule_id][1], version=standing[p.schedule_id][2])
             for p in plans
             if p.schedule_id in standing
         ]
-        verdicts = await careful(session, trusted, now) if trusted else []
+        verdicts = await careful(tx, trusted) if trusted else []
         return [*verdicts, *[False] * (len(plans) - len(trusted))]
 
     columns = "on runs (schedule_id, slot_key) where schedule_id is not null"
     with several(
-        replaced(store_plans, "apply_plans", apply_plans),
+        replaced_operation(store_plans, "apply_plans", apply_plans),
         schema("drop index runs_slot", f"create index runs_slot {columns}"),
         queries(existing_runs=("where r.schedule_id is not null", "where r.schedule_id < 0")),
     ):
@@ -86,16 +86,15 @@ def next_slot_after_success() -> Iterator[None]:
         made = plan_schedule(schedule, now)
         return replace(made, next_at=None, note=str(made.next_at)) if made.runs else made
 
-    async def settled(session, settlements, now):
-        verdicts = await settle_all(session, settlements, now)
+    async def settled(tx, settlements):
+        verdicts = await settle_all(tx, settlements)
         ends = [s.run_id for s in settlements if s.state is RunState.SUCCEEDED]
-        await session.run("zoo_go_on", ids=ends)
+        await tx.run("zoo_go_on", ids=ends)
         return verdicts
 
-    settled.__name__ = "settle"
     with several(
         replaced(flow, "plan_schedule", one_at_a_time),
-        replaced(settlement, "settle", settled),
+        replaced_operation(settlement, "settle", settled),
         queries(
             zoo_go_on="update schedules set next_at = cast(note as integer), note = null"
             " where note is not null and id in (select schedule_id from runs"
@@ -131,13 +130,13 @@ def overlap_of_another_lane() -> Iterator[None]:
 def plan_older_than_the_change() -> Iterator[None]:
     careful = store_plans.apply_plans
 
-    async def apply_plans(session, plans, now):
-        rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+    async def apply_plans(tx, plans):
+        rows = await tx.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
         versions = {row[0]: row[2] for row in rows}
         plans = [replace(p, version=versions.get(p.schedule_id, p.version)) for p in plans]
-        return await careful(session, plans, now)
+        return await careful(tx, plans)
 
-    with replaced(store_plans, "apply_plans", apply_plans):
+    with replaced_operation(store_plans, "apply_plans", apply_plans):
         yield
 
 
@@ -148,7 +147,7 @@ def plan_older_than_the_change() -> Iterator[None]:
 )
 def change_swallows_slots() -> Iterator[None]:
     async def as_they_stand(store, task_id, now):
-        return await store.list_schedules([task_id])
+        return await store.read(list_schedules, [task_id])
 
     with several(
         replaced(define_schedules, "plan_due_then_list", as_they_stand),
@@ -249,14 +248,14 @@ def ledger_grows() -> Iterator[None]:
 def read_moves_the_schedule() -> Iterator[None]:
     from rota.store import views
 
-    look = views.queue
+    look = views.view_queue
 
-    async def queue(session, *args):
-        await session.run("zoo_move")
-        return await look(session, *args)
+    async def view_queue(tx, *args):
+        await tx.run("zoo_move")
+        return await look(tx, *args)
 
     with several(
-        replaced(views, "queue", queue),
+        replaced_operation(views, "view_queue", view_queue),
         queries(zoo_move="update schedules set next_at = next_at + 1 where next_at is not null"),
     ):
         yield

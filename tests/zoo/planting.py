@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.rules import plans
-from rota.store.sql_files import load_queries
+from rota.store.sqlite.queries import load_sqlite_queries
 from rota.timing import timetable, zones
 from tests.tools.simulation import database
 
@@ -64,8 +64,8 @@ def replaced(holder: object, name: str, value: object) -> Iterator[None]:
 def queries(**changed: str | tuple[str, str]) -> Iterator[None]:
     """Give queries another text, or another text in a part of them."""
 
-    def load(package: str) -> Mapping[str, str]:
-        found = dict(load_queries(package))
+    def load() -> Mapping[str, str]:
+        found = dict(load_sqlite_queries())
         for name, change in changed.items():
             if isinstance(change, tuple):
                 if change[0] not in found[name]:
@@ -76,7 +76,7 @@ def queries(**changed: str | tuple[str, str]) -> Iterator[None]:
                 found[name] = change
         return found
 
-    with replaced(database, "load_queries", load):
+    with replaced(database, "load_sqlite_queries", load):
         yield
 
 

@@ -16,28 +16,28 @@ from rota.runtime import worker
 from rota.runtime.poller import Poller
 from rota.store import outbox
 from rota.store import settlement as store_settlement
-from rota.store.store import SqlStore
+from rota.store.settlement import enqueue, settle
 from rota.store.transactions import QueryRows
+from tests.tools.interception import intercepted, replaced_operation
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
 
 def forced(wanted):
     """Return a settle that makes settlements fit, where `wanted` says so of one and its row."""
-    careful = store_settlement.settle
+    careful = settle
 
-    async def overwrite(session, settlements, now):
+    async def overwrite(tx, settlements):
         ids = sorted({s.run_id for s in settlements})
-        rows = {row[0]: row for row in await session.rows("lock_runs", ids=ids)}
+        rows = {row[0]: row for row in await tx.rows("lock_runs", ids=ids)}
         made = [
             s._replace(epoch=rows[s.run_id][1], was=RunState(rows[s.run_id][2]))
             if s.run_id in rows and wanted(s, rows[s.run_id])
             else s
             for s in settlements
         ]
-        return await careful(session, made, now)
+        return await careful(tx, made)
 
-    overwrite.__name__ = "settle"
-    return replaced(store_settlement, "settle", overwrite)
+    return replaced_operation(store_settlement, "settle", overwrite)
 
 
 @bug(
@@ -77,9 +77,9 @@ def answered_twice() -> Iterator[None]:
     "Cancelling writes the end of a run that somebody is still working on",
 )
 def cancel_overwrites() -> Iterator[None]:
-    async def at_once(session, run_ids, why, now):
-        rows = await session.rows("lock_runs", ids=sorted(run_ids))
-        tasks = dict(await session.rows("zoo_tasks", ids=sorted(run_ids)))
+    async def at_once(tx, run_ids, why):
+        rows = await tx.rows("lock_runs", ids=sorted(run_ids))
+        tasks = dict(await tx.rows("zoo_tasks", ids=sorted(run_ids)))
         ends = [
             settlement.Settlement(
                 row[0],
@@ -93,15 +93,10 @@ def cancel_overwrites() -> Iterator[None]:
             for row in rows
             if row[2] == RunState.RUNNING
         ]
-        await store_settlement.settle(session, ends, now)
-
-    at_once.__name__ = "request_cancel"
-
-    async def request_cancel(self, run_ids, why):
-        await self.write(at_once, run_ids, why, self.now())
+        await settle(tx, ends)
 
     with several(
-        replaced(SqlStore, "request_cancel", request_cancel),
+        replaced_operation(store_settlement, "request_cancel", at_once),
         queries(
             zoo_tasks="select id, task_id from runs where id in (select value from json_each(:ids))"
         ),
@@ -115,7 +110,7 @@ def cancel_overwrites() -> Iterator[None]:
     "A run that was cancelled while it failed is tried again",
 )
 def cancel_forgotten() -> Iterator[None]:
-    with queries(lock_runs=("cancel_at is not null as cancelling", "0 as cancelling")):
+    with queries(lock_runs=("(cancel_at is not null) as cancelling", "0 as cancelling")):
         yield
 
 
@@ -125,16 +120,16 @@ def cancel_forgotten() -> Iterator[None]:
     "Attempts are not counted, and what always fails is tried for ever",
 )
 def attempts_not_counted() -> Iterator[None]:
-    with queries(requeue_runs=("retries = retries + (w.value ->> 'retries')", "retries = retries")):
+    with queries(requeue_runs=("retries = r.retries + w.retries", "retries = r.retries")):
         yield
 
 
 def after_the_commit(taken, write):
     """Return a settle that writes a part of what a settlement carries in a second transaction."""
 
-    async def in_two_steps(self, settlements):
+    async def in_two_steps(database, proceed, settlements):
         bare = [s._replace(extras=replace(s.extras, **{taken: ()})) for s in settlements]
-        verdicts = await self.write(store_settlement.settle, bare, self.now())
+        verdicts = await proceed(bare)
         rest = [
             (s, part)
             for s, accepted in zip(settlements, verdicts, strict=True)
@@ -142,10 +137,10 @@ def after_the_commit(taken, write):
             for part in getattr(s.extras, taken)
         ]
         if rest:
-            await write(self, rest)
+            await write(database, rest)
         return verdicts
 
-    return replaced(SqlStore, "_settle", in_two_steps)
+    return intercepted(store_settlement.settle, in_two_steps)
 
 
 @bug(
@@ -154,8 +149,8 @@ def after_the_commit(taken, write):
     "What follows a run is started after its end was committed, and lost by a crash in between",
 )
 def successor_after_the_commit() -> Iterator[None]:
-    async def start(self, rest):
-        await self.write(store_settlement.enqueue, [batch for _, batch in rest], self.now())
+    async def start(database, rest):
+        await database.write(enqueue, [batch for _, batch in rest])
 
     with after_the_commit("successors", start):
         yield
@@ -167,10 +162,10 @@ def successor_after_the_commit() -> Iterator[None]:
     "The message of a run is sent after its end was committed, and lost by a crash in between",
 )
 def message_after_the_commit() -> Iterator[None]:
-    async def keep(session, rows, now):
-        await session.run("insert_deliveries", rows=rows, now=now)
+    async def keep(tx, rows):
+        await tx.run("insert_deliveries", rows=rows, now=tx.now())
 
-    async def send(self, rest):
+    async def send(database, rest):
         rows = QueryRows(
             {
                 "run_id": s.run_id,
@@ -182,7 +177,7 @@ def message_after_the_commit() -> Iterator[None]:
             }
             for s, d in rest
         )
-        await self.write(keep, rows, self.now())
+        await database.write(keep, rows)
 
     with after_the_commit("deliveries", send):
         yield
@@ -245,14 +240,14 @@ def messages_leave_early() -> Iterator[None]:
     "A channel that did not answer is asked again, and the message arrives again",
 )
 def timeout_is_a_failure() -> Iterator[None]:
-    mark = deliver._Hand.mark_delivery
+    record = deliver._Hand.record
 
     async def hopeful(self, delivery, state, error, available_at):
         if state is DeliveryState.UNKNOWN:
             state = DeliveryState.PENDING
-        await mark(self, delivery, state, error, available_at)
+        await record(self, delivery, state, error, available_at)
 
-    with replaced(deliver._Hand, "mark_delivery", hopeful):
+    with replaced(deliver._Hand, "record", hopeful):
         yield
 
 
@@ -262,23 +257,23 @@ def timeout_is_a_failure() -> Iterator[None]:
     "Two senders choose the same messages, and each takes them in a transaction of its own",
 )
 def messages_taken_twice() -> Iterator[None]:
-    async def pick(session, now, most):
-        return await session.rows("pick_deliveries", now=now, most=most)
+    async def pick(tx, most):
+        return await tx.rows("pick_deliveries", now=tx.now(), most=most)
 
-    async def take(session, ids, worker, now):
-        until = now + outbox.LONGEST_SENDING
-        await session.run("take_deliveries", ids=ids, worker=worker, until=until)
-        return [outbox.as_delivery(r) for r in await session.rows("get_deliveries", ids=ids)]
+    async def take(tx, ids, worker):
+        until = tx.now() + outbox.LONGEST_SENDING
+        await tx.run("take_deliveries", ids=ids, worker=worker, until=until)
+        return [outbox.as_delivery(r) for r in await tx.rows("get_deliveries", ids=ids)]
 
-    take.__name__ = "take_deliveries"
+    take.__name__ = outbox.claim_deliveries.__name__
 
-    async def take_deliveries(self, sender, most):
-        ids = [row[0] for row in await self.read(pick, self.now(), most)]
-        return await self.write(take, ids, sender, self.now()) if ids else []
+    async def in_two_steps(database, _proceed, sender, most):
+        ids = [row[0] for row in await database.read(pick, most)]
+        return await database.write(take, ids, sender) if ids else []
 
     with several(
-        replaced(SqlStore, "take_deliveries", take_deliveries),
-        queries(take_deliveries=("and state = 'pending'", "")),
+        intercepted(outbox.claim_deliveries, in_two_steps),
+        queries(take_deliveries=("and coalesce(state, '') = 'pending'", "")),
     ):
         yield
 
@@ -294,7 +289,7 @@ def sending_for_ever() -> Iterator[None]:
 
     with several(
         replaced(deliver, "_catch_up", forget),
-        queries(orphaned_deliveries=("available_at <= :now or", "available_at < 0 or")),
+        queries(orphaned_deliveries=("available_at <= :now\n  or", "available_at < 0\n  or")),
     ):
         yield
 

@@ -33,8 +33,11 @@ from rota.model.ids import Epoch
 from rota.model.json import is_deeper
 from rota.model.runs import AttemptCause
 from rota.model.spaces import SpaceRole
-from rota.ports.store import Store
 from rota.rules.permissions import Caller, attempt_caller, inherit_settings
+from rota.store.audit import find_attempt_identity, find_repeated_requests, record_request
+from rota.store.store import Store
+from rota.store.tasks import find_space, get_tasks
+from rota.store.views import get_run
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ class AgentApi:
 
     async def caller_of(self, run_id: int, epoch: int) -> Caller | None:
         """Return an attempt as a caller; None if it is over."""
-        held = await self._house.store.find_held(run_id, epoch)
+        held = await self._house.store.read(find_attempt_identity, run_id, epoch)
         return None if held is None else attempt_caller(held, await self._role(held.space))
 
     def offers(self, caller: Caller) -> Mapping[str, AvailableOperation]:
@@ -125,7 +128,7 @@ class AgentApi:
             return fields
         said = found.filled(fields, held)
         if found.verb.name == "schedule_task" and "call" not in said:
-            (own,) = await self._house.store.get_tasks([held.task_id])
+            (own,) = await self._house.store.read(get_tasks, [held.task_id])
             said = inherit_settings(own.spec, said)
         return said
 
@@ -143,7 +146,7 @@ class AgentApi:
     async def _role(self, space: str) -> SpaceRole:
         """Return whether a space acts for everybody; that never changes."""
         if space not in self._roles:
-            self._roles[space] = (await self._house.store.find_space(space)).role
+            self._roles[space] = (await self._house.store.read(find_space, space)).role
         return self._roles[space]
 
     def _office(self, caller: Caller) -> RequestContext:
@@ -181,12 +184,12 @@ async def find_earlier(store: Store, held: AttemptIdentity, digest: str) -> Audi
     """Return the request of an earlier attempt that this one repeats, if it does."""
     if held.epoch <= 1:
         return None
-    run = await store.get_run(held.run_id)
+    run = await store.read(get_run, held.run_id)
     if run is None or run.cause is AttemptCause.RESUME:
         return None
     callers = [replace(held, epoch=Epoch(one)).name for one in range(1, held.epoch + 1)]
     asked: dict[str, list[AuditEntry]] = {}
-    for request in await store.requests_alike(callers, digest):
+    for request in await store.read(find_repeated_requests, callers, digest):
         asked.setdefault(request.caller, []).append(request)
     own = len(asked.pop(held.name, ()))
     longest = max(asked.values(), key=len, default=[])
@@ -199,7 +202,7 @@ def is_repeat(command: Operation, earlier: AuditEntry) -> Operation:
     async def again(office: RequestContext, _asked: BaseModel) -> BaseModel:
         if earlier.answer is None:
             raise InDoubt(IN_DOUBT)
-        await office.store.note_request()
+        await office.store.write(record_request)
         return command.gives.model_validate_json(earlier.answer)
 
     return replace(command, does=again)

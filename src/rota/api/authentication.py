@@ -11,9 +11,10 @@ from rota.agent_api.dispatcher import AgentApi
 from rota.errors import Unknown
 from rota.model.instants import from_micros
 from rota.model.keys import Key
-from rota.ports.store import Store
 from rota.rules.permissions import Caller
 from rota.rules.tokens import token_digest
+from rota.store.keys import find_key, touch_keys
+from rota.store.store import Store
 
 REMEMBERED_SECONDS = 30.0
 MOST_REMEMBERED = 10_000
@@ -68,7 +69,7 @@ class KeyAuthenticator:
         return known.caller
 
     async def _look_up(self, digest: str) -> _Known:
-        key = await self._store.find_key(digest)
+        key = await self._store.read(find_key, digest)
         if key is None:
             raise Unknown(WRONG_KEY)
         caller = Caller(
@@ -84,7 +85,7 @@ class KeyAuthenticator:
         """Write down when keys were last used."""
         used, self._used = self._used, {}
         if used:
-            await self._store.touch_keys(used)
+            await self._store.write(touch_keys, used)
 
     def close(self) -> None:
         """Listen no longer."""

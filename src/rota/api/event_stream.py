@@ -45,9 +45,12 @@ from rota.model.keys import KeyScope
 from rota.model.runs import FINISHED
 from rota.model.spaces import SpaceRole
 from rota.ports.clock import Clock, Random
-from rota.ports.store import Store
 from rota.rules.permissions import Caller, check_scope, check_space, visible_space
 from rota.runtime.poller import Poller
+from rota.store.events import last_event_position, list_events_after
+from rota.store.store import Store
+from rota.store.tasks import find_space
+from rota.store.views import get_run
 
 MOST_SEATS = 1_000
 MOST_SEATS_OF_MEMBERS = 900
@@ -201,7 +204,7 @@ class EventHub:
         self._start()
         try:
             if self.position is None:
-                self._place(await self._store.events_end())
+                self._place(await self._store.read(last_event_position))
         except BaseException:
             self.leave(seat)
             raise
@@ -260,7 +263,7 @@ class EventHub:
 
     def cursor(self, position: EventPosition) -> str:
         """Return a position as clients know it."""
-        return cursor_at(self._store.incarnation, position)
+        return cursor_at(self._store.database.incarnation, position)
 
     def frame(self, position: EventPosition, event: Event) -> bytes:
         """Return one event as it goes over the wire."""
@@ -288,7 +291,7 @@ class EventHub:
         if position is None:
             return IDLE_SECONDS
         most = max(SHORTEST_PAGE, min(PAGE, HANDED_AT_ONCE // max(1, len(self._seats))))
-        page = await self._store.events_after(position, most)
+        page = await self._store.read(list_events_after, position, most)
         self.reads += 1
         if self.position is not position:  # everybody left meanwhile, and somebody may have come
             return 0.0
@@ -421,7 +424,7 @@ class EventStreams:
         caller: Caller = scope["caller"]
         named = visible_space(caller, asked.space)
         wish = EventFilter(
-            space_id=None if named is None else (await self._store.find_space(named)).id
+            space_id=None if named is None else (await self._store.read(find_space, named)).id
         )
         cursor = self._cursor(scope, asked.after)
         seat = await self._seat(scope, caller, wish)
@@ -435,7 +438,7 @@ class EventStreams:
         A client that comes again after the end is answered with 204, so that it stays away.
         """
         caller: Caller = scope["caller"]
-        found = await self._store.get_run(asked.run)
+        found = await self._store.read(get_run, asked.run)
         if found is None:
             raise NotFound("run", asked.run)
         try:
@@ -457,14 +460,14 @@ class EventStreams:
         text = after if came is None else came.decode("latin-1")
         if not text:
             return None
-        found = position_of(text, self._store.incarnation)
+        found = position_of(text, self._store.database.incarnation)
         return False if found is None else found
 
     async def _is_over(self, run: int, cursor: Cursor) -> bool:
         """Whether a client has seen the end of a run."""
         if not isinstance(cursor, EventPosition):
             return False
-        page = await self._store.events_after(None, MOST_OF_A_RUN, run_id=run)
+        page = await self._store.read(list_events_after, None, MOST_OF_A_RUN, run_id=run)
         return any(at <= cursor for at, e in page.events if e.name is EventName.SETTLED)
 
     async def _events(self, seat: EventSubscription, cursor: Cursor) -> AsyncGenerator[bytes, None]:
@@ -504,7 +507,7 @@ class EventStreams:
         if cursor is False:
             yield self._reset(START, GONE)
         async with self._catching_up:
-            page = await self._store.events_after(None, MOST_OF_A_RUN, run_id=run)
+            page = await self._store.read(list_events_after, None, MOST_OF_A_RUN, run_id=run)
         for at, event in page.events:
             if start < at <= here:
                 yield self._hub.frame(at, event)
@@ -515,7 +518,7 @@ class EventStreams:
 
     async def _page(self, position: EventPosition, wish: EventFilter) -> EventPage:
         async with self._catching_up:
-            return await self._store.events_after(position, PAGE, space_id=wish.space_id)
+            return await self._store.read(list_events_after, position, PAGE, space_id=wish.space_id)
 
     async def _live(self, seat: EventSubscription) -> AsyncGenerator[bytes, None]:
         while True:

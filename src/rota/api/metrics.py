@@ -21,6 +21,8 @@ from rota.model.runs import FINISHED
 from rota.model.schedules import LedgerReason
 from rota.model.tasks import Pool
 from rota.model.views import QueueView, WorkerView
+from rota.store.events import count_events, count_skipped_slots, last_event_position
+from rota.store.views import list_workers, view_queue
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -69,9 +71,9 @@ class Metrics:
         await self._count()
         store = self._house.store
         families = _Families(
-            queue=await store.view_queue(),
-            workers=await store.list_workers(),
-            skipped=dict(await store.count_skipped()),
+            queue=await store.read(view_queue),
+            workers=await store.read(list_workers),
+            skipped=dict(await store.read(count_skipped_slots)),
             now=store.now(),
         )
         registry = CollectorRegistry(auto_describe=False)
@@ -82,9 +84,9 @@ class Metrics:
         """Count what was recorded since the last time, a bounded piece of it."""
         store = self._house.store
         if self._position is None:
-            self._position = await store.events_end()
+            self._position = await store.read(last_event_position)
         for _ in range(MOST_PAGES):
-            tally = await store.tally_events(self._position, MOST_EVENTS, _MICROS)
+            tally = await store.read(count_events, self._position, MOST_EVENTS, _MICROS)
             self._position = tally.position
             for name, state, count in tally.events:
                 if name == EventName.SETTLED.value:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rota.errors import Invalid, Unavailable
 from rota.ports.clock import Clock
-from rota.ports.store import Store
+from rota.store.store import Database
 
 ADVICE = "write sqlite:///path/to/file.db, postgresql://user@host/name or memory:"
 
@@ -25,28 +25,28 @@ def hidden_password(address: str) -> str:
     return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", address)
 
 
-def store_at(address: str, clock: Clock) -> Store:
+def store_at(address: str, clock: Clock) -> Database:
     """Return the store an address names, not yet open."""
     if address == "memory:":
-        from rota.store.sqlite.store import MemoryStore  # noqa: PLC0415 - the driver is heavy
+        from rota.store.sqlite.database import MemoryDatabase  # noqa: PLC0415 - the driver is heavy
 
-        return MemoryStore(clock)
+        return MemoryDatabase(clock)
     if address.startswith("sqlite:///"):
-        from rota.store.sqlite.store import SqliteStore  # noqa: PLC0415
+        from rota.store.sqlite.database import SqliteDatabase  # noqa: PLC0415
 
         path = address.removeprefix("sqlite:///")
         if not path:
             raise Invalid("store", address, ADVICE)
-        return SqliteStore(str(Path(path).expanduser()), clock)
+        return SqliteDatabase(str(Path(path).expanduser()), clock)
     if address.startswith(("postgresql://", "postgres://")):
         return _postgres(address, clock)
     raise Invalid("store", address, ADVICE)
 
 
-def _postgres(address: str, clock: Clock) -> Store:
+def _postgres(address: str, clock: Clock) -> Database:
     try:
-        from rota.store.postgres.store import PostgresStore  # noqa: PLC0415
+        from rota.store.postgres.database import PostgresDatabase  # noqa: PLC0415
     except ModuleNotFoundError as fault:
         message = "PostgreSQL needs its driver: pip install 'rota[postgres]'"
         raise Unavailable(message) from fault
-    return PostgresStore(address, clock)
+    return PostgresDatabase(address, clock)

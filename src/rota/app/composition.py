@@ -44,11 +44,14 @@ from rota.ports.clock import Random
 from rota.ports.host import ArtifactStore, AttemptTokens, Probes
 from rota.ports.mailbox import MailboxService
 from rota.ports.runner import Runner
-from rota.ports.store import Store
 from rota.runtime.clock import SystemClock, zone_data_mark
 from rota.runtime.heartbeats import ProcLoadGauge
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
+from rota.store.claims import claim_runs, set_limits
 from rota.store.sql_console import SqlConsole, SqlQuery, SqlResult
+from rota.store.store import Database, Store
+from rota.store.tasks import add_space, add_thread, find_space
+from rota.store.views import list_limits
 
 MAIN = "main"
 LOCAL_THREAD = "cli:default"
@@ -67,7 +70,7 @@ class PassResult:
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[Store]:
+async def open_store(settings: Settings) -> AsyncIterator[Database]:
     """Open the store that settings name, with the space `main` in it, and close it again."""
     arm(settings.fault)
     _make_home(settings)
@@ -80,17 +83,17 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
         await store.close()
 
 
-def closed_store(settings: Settings) -> Store:
+def closed_store(settings: Settings) -> Database:
     """Return the store that settings name as it is, with a home to live in."""
     _make_home(settings)
     return store_at(settings.store, SystemClock())
 
 
 @asynccontextmanager
-async def open_store_read_only(settings: Settings) -> AsyncIterator[Store]:
+async def open_store_read_only(settings: Settings) -> AsyncIterator[Database]:
     """Open the store that settings name for reading alone, and close it again."""
     store = store_at(settings.store, SystemClock())
-    await store.look()
+    await store.open_read_only()
     try:
         yield store
     finally:
@@ -114,10 +117,10 @@ def make_home(settings: Settings) -> None:
 
 async def _make_main(store: Store, timezone: str) -> None:
     try:
-        await store.find_space(MAIN)
+        await store.read(find_space, MAIN)
     except NotFound:
-        space = await store.add_space(MAIN, SpaceRole.MAIN, timezone)
-        await store.add_thread(space.id, LOCAL_THREAD)
+        space = await store.write(add_space, MAIN, SpaceRole.MAIN, timezone)
+        await store.write(add_thread, space.id, LOCAL_THREAD)
 
 
 @contextmanager
@@ -173,7 +176,7 @@ def make_supervisor(
 
 async def apply_limits(store: Store, settings: Settings) -> None:
     """Write the limits that settings name; a default only where no limit stands yet."""
-    standing = {(limit.scope, limit.key) for limit in await store.list_limits()}
+    standing = {(limit.scope, limit.key) for limit in await store.read(list_limits)}
     wanted = [
         ("limit_foreground", LimitScope.POOL, Pool.FOREGROUND),
         ("limit_background", LimitScope.POOL, Pool.BACKGROUND),
@@ -188,7 +191,7 @@ async def apply_limits(store: Store, settings: Settings) -> None:
         if name in settings.given or (scope, key.value) not in standing
     ]
     if limits:
-        await store.set_limits(limits)
+        await store.write(set_limits, limits)
 
 
 async def single_pass(
@@ -244,7 +247,7 @@ class _Rationed:
         left = want if self._most is None else min(want, self._most - self.given)
         if left <= 0:
             return ClaimResult(leases=[], tasks={}, answers={})
-        claimed = await self._store.claim(worker, pools, routes, left)
+        claimed = await self._store.write(claim_runs, worker, pools, routes, left)
         self.given += len(claimed.leases)
         return claimed
 

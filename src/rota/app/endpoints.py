@@ -53,9 +53,9 @@ from rota.app.tokens import FOLDER, LocalAttemptTokens, agent_api_socket, ensure
 from rota.commands.context import AppContext, DaemonControl
 from rota.errors import Unavailable
 from rota.model.audit import AttemptIdentity
-from rota.ports.store import Store
 from rota.rules.permissions import Caller
 from rota.runtime.event_loop import tune_memory
+from rota.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -1,85 +1,73 @@
-"""Redaction of what attempts write, before it reaches the store."""
+"""Redaction of what programs write, before it reaches the database."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
-from rota.model.audit import NewAuditEntry
 from rota.model.settlement import PLAIN, PLAIN_SUCCESS, Settlement
-from rota.ports.store import Behalf, Store
 from rota.rules.redaction import Redactor
+from rota.store.attempts import record_launch, record_output, schedule_relaunch
+from rota.store.audit import AttemptOperation, AuditedOperation
+from rota.store.heartbeats import record_heartbeats, record_missed_heartbeats
+from rota.store.outbox import record_delivery
+from rota.store.settlement import settle
+from rota.store.store import HookedStore, Store
 
-FROM_PROGRAMS = frozenset(
-    {"begin_kept", "hear", "beat", "pause_kept", "mark_delivery", "note_silence"}
+PROGRAM_OUTPUT = frozenset(
+    {
+        record_launch,
+        record_output,
+        record_heartbeats,
+        schedule_relaunch,
+        record_delivery,
+        record_missed_heartbeats,
+    }
 )
-"""The operations that write down what programs said, or what was said of them."""
+"""The operations that record what programs wrote, or what was written about them."""
 WORDLESS = frozenset({int, float, bool, type(None)})
 ATTEMPT = "attempt:"
-"""How the id of a caller begins that is an attempt."""
+"""Prefix of the id of a caller that is an attempt."""
 
 
 def with_redaction(store: Store, redactor: Redactor) -> Store:
-    """Return a store to which no secret comes from programs; what people write stays theirs."""
-    return cast("Store", _Discreet(store, redactor))
+    """Return a store that no secret reaches from programs; what people write is left as it is."""
+
+    async def redact(
+        write: Callable[..., Awaitable[Any]],
+        operation: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: ANN401 - the result of whatever operation
+        if redactor.active:
+            if operation is settle:
+                args = (_redact_settlements(args[0], redactor),)
+            elif operation in PROGRAM_OUTPUT or _is_by_attempt(operation):
+                args = tuple(cleaned(value, redactor) for value in args)
+                kwargs = cleaned(kwargs, redactor)
+        return await write(operation, *args, **kwargs)
+
+    return HookedStore(store, redact)
 
 
-class _Discreet:
-    """The same store otherwise."""
-
-    def __init__(self, store: Store, redactor: Redactor) -> None:
-        self._store = store
-        self._redactor = redactor
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
-        found = getattr(self._store, name)
-        if name in FROM_PROGRAMS and self._redactor.active:
-            return _Cleaning(found, self._redactor)
-        return found
-
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Settle; most runs end with nothing to look through."""
-        if self._redactor.active:
-            settlements = [
-                move
-                if move.extras is PLAIN or move.extras is PLAIN_SUCCESS
-                else move._replace(extras=cleaned(move.extras, self._redactor))
-                for move in settlements
-            ]
-        return await self._store.settle(settlements)
-
-    def behalf(self, request: NewAuditEntry) -> Behalf:
-        """Return the store for one request; an attempt's words are a program's."""
-        found = self._store.behalf(request)
-        if self._redactor.active and request.caller.startswith(ATTEMPT):
-            return cast("Behalf", _OfAttempt(found, self._redactor))
-        return found
+def _is_by_attempt(operation: Callable[..., Any]) -> bool:
+    if isinstance(operation, AuditedOperation):
+        return operation.entry.caller.startswith(ATTEMPT)
+    return isinstance(operation, AttemptOperation)
 
 
-class _OfAttempt:
-    """A store for what an attempt asks for, every word of it looked through."""
-
-    def __init__(self, store: Behalf, redactor: Redactor) -> None:
-        self._store = store
-        self._redactor = redactor
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
-        found = getattr(self._store, name)
-        return _Cleaning(found, self._redactor) if callable(found) else found
-
-
-class _Cleaning:
-    """An operation whose words are looked through first."""
-
-    def __init__(self, operation: Any, redactor: Redactor) -> None:  # noqa: ANN401
-        self._operation = operation
-        self._redactor = redactor
-
-    def __call__(self, *words: Any, **named: Any) -> Any:  # noqa: ANN401
-        said = [cleaned(word, self._redactor) for word in words]
-        return self._operation(*said, **cleaned(named, self._redactor))
+def _redact_settlements(
+    settlements: Sequence[Settlement], redactor: Redactor
+) -> Sequence[Settlement]:
+    """Redact what carries text; most runs end with none."""
+    return [
+        each
+        if each.extras is PLAIN or each.extras is PLAIN_SUCCESS
+        else each._replace(extras=cleaned(each.extras, redactor))
+        for each in settlements
+    ]
 
 
 def cleaned(value: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - whatever a store is told

@@ -37,9 +37,10 @@ from rota.ports.executor import (
     MissingRequirement,
     refuse,
 )
-from rota.ports.store import Store
 from rota.rules.checks import CHECKS, GATE
 from rota.rules.task_spec import is_call, site_of
+from rota.store.store import Store
+from rota.store.views import list_spaces, list_tasks
 
 MOUNTS = "mounts.toml"
 ENGINES = ("podman", "docker")
@@ -216,9 +217,9 @@ async def all_missing_programs(
     store: Store, settings: Settings
 ) -> dict[MissingProgram, list[Task]]:
     """Return what is missing, each with the enabled tasks that name it."""
-    roles = {space.name: space.role for space in await store.list_spaces()}
+    roles = {space.name: space.role for space in await store.read(list_spaces)}
     found: dict[MissingProgram, list[Task]] = {}
-    for task in await store.list_tasks(None):
+    for task in await store.read(list_tasks, None):
         if task.enabled:
             for lack in missing_programs(task, roles.get(task.space, SpaceRole.MEMBER), settings):
                 found.setdefault(lack, []).append(task)

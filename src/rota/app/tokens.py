@@ -16,7 +16,6 @@ from rota.model.runs import Lease
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket
 from rota.ports.host import AgentApiAddress
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL, OWNER
 from rota.rules.task_spec import has_own_loopback
 from rota.rules.tokens import (
@@ -27,6 +26,8 @@ from rota.rules.tokens import (
     read_attempt_token,
     token_digest,
 )
+from rota.store.keys import find_key
+from rota.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,9 @@ class LocalAttemptTokens:
 
     def address_for(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the way of an attempt: over the network it has, or by a socket through walls."""
-        token = make_attempt_token(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
+        token = make_attempt_token(
+            self._secret, self._store.database.incarnation, lease.run_id, lease.epoch
+        )
         if not has_own_loopback(site):
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
@@ -59,7 +62,7 @@ class LocalAttemptTokens:
 
     def read(self, token: str) -> tuple[int, int] | None:
         """Return the run and epoch of a pass; None if it is not of this home."""
-        return read_attempt_token(self._secret, self._store.incarnation, token)
+        return read_attempt_token(self._secret, self._store.database.incarnation, token)
 
     def is_one(self, token: str) -> bool:
         """Tell whether a token looks like a pass."""
@@ -122,7 +125,7 @@ async def ensure_admin_key(store: Store, home: Path) -> None:
     path = home / ADMIN_KEY
     token = _read_key(path)
     digest = None if token is None else token_digest(token)
-    found = None if digest is None else await store.find_key(digest)
+    found = None if digest is None else await store.read(find_key, digest)
     if found is not None and found.revoked_at is None:
         return
     secret = secrets.token_bytes(SECRET_BYTES)

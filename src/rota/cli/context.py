@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rota.app.settings import Settings
     from rota.cli.local import MissingHome
     from rota.cli.remote import HttpClient
-    from rota.ports.store import Store
+    from rota.store.store import Store
 
 Answer = TypeVar("Answer")
 Record = dict[str, Any]

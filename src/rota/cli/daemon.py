@@ -39,9 +39,10 @@ from rota.flow.observe.time_text import count_text
 from rota.flow.plan import PassPreview, preview_pass
 from rota.keeper.build import raise_file_limit
 from rota.model.tasks import After, Policy, Retry
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
 from rota.runtime.event_loop import run_async, tune_memory
+from rota.store.store import Store
+from rota.store.views import list_tasks
 
 LOG_FILE = "logs/rota.log"
 FIRST_TASKS = "tasks.toml"
@@ -112,7 +113,7 @@ async def _up(
         await apply_limits(store, settings)
         if samples:
             await create_samples(store)
-        tasks = await store.list_tasks(None)
+        tasks = await store.read(list_tasks, None)
         lines = [*notes, *_greeting(settings, len(tasks))]
 
         def ready() -> None:
@@ -246,7 +247,7 @@ TRIED_TWICE = Policy(metered=False, retry=Retry(attempts=2, base=timedelta(secon
 
 async def create_samples(store: Store) -> None:
     """Create the sample tasks, unless there are tasks already."""
-    if await store.list_tasks(None):
+    if await store.read(list_tasks, None):
         return
     for name, call, title, every, policy in (
         ("hello", "hello", "Says hello", "2s", PLAIN),

@@ -17,7 +17,7 @@ from rota.flow.observe.time_text import count_text
 from rota.flow.observe.verification import MOST_TOLD, verify
 from rota.model.backups import Backup
 from rota.model.verification import MEANINGS, Verification
-from rota.ports.store import Store
+from rota.store.store import Store
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.", show_default=False)]
 BACKUP_NOUNS = (("tasks", "task"), ("schedules", "schedule"), ("runs", "run"), ("events", "event"))
@@ -37,7 +37,7 @@ def backup_store(
     desk = CliContext(context)
 
     async def work(store: Store) -> Backup:
-        return await back_up(store, file, force=force)
+        return await back_up(store.database, file, force=force)
 
     made = desk.look(work)
     desk.out.record(_backup_record(made))

@@ -40,9 +40,9 @@ from rota.gateway.secrets import KEY
 from rota.model.instants import from_micros
 from rota.model.problems import DISK_FULL, FAILING, UNWRITABLE
 from rota.ports.host import SecretInfo
-from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.store.sqlite.file_modes import narrow
+from rota.store.store import Store
 from rota.timing.durations import format_duration
 
 MAX_LISTED = 1_000

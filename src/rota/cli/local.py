@@ -29,8 +29,8 @@ from rota.commands.context import RequestContext
 from rota.commands.runs import ArtifactSelector, open_artifact
 from rota.errors import Unavailable
 from rota.ports.host import OpenArtifact
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
+from rota.store.store import Store
 
 CHUNK = 64 * 1024
 

@@ -28,6 +28,8 @@ from rota.model.attempts import WaitingForAnswer as Question
 from rota.model.keys import KeyScope
 from rota.model.notifications import Attachment
 from rota.rules.messages import MAX_SUBJECT
+from rota.store import attempt_requests as store_attempt_requests
+from rota.store.attempt_requests import defer_operations, find_effect
 
 END_YOUR_TURN = (
     "Your question is noted. End your turn now, without doing anything else: the run waits, and "
@@ -213,7 +215,7 @@ async def _speech(
         return None if shape is None else shape(await told[-1](within.store, done))
 
     if shape is not None:
-        office.keep_seen(shaped, "defer", "do_once")
+        office.keep_seen(shaped, defer_operations, store_attempt_requests.record_effect)
     return await attempt_requests.load_attempt_context(
         office.store, office.caller, held, office.channels, told.append
     )
@@ -303,7 +305,7 @@ async def defer_alert(office: RequestContext, asked: RaiseAlert) -> DeferredResp
 async def get_effect(office: RequestContext, asked: EffectSelector) -> EffectResponse:
     """Return what came of an effect of this run's slot, if it has happened."""
     speech = await _speech(office, asked)
-    found = await speech.store.find_effect(speech.speaker, asked.name)
+    found = await speech.store.read(find_effect, speech.speaker, asked.name)
     if found is None:
         raise NotFound("effect", asked.name, "it has not happened yet")
     return _effect(found)

@@ -18,6 +18,7 @@ from rota.model.budgets import MICROS, Amounts, BudgetCaps, BudgetScope
 from rota.model.keys import KeyScope
 from rota.model.tasks import Task
 from rota.rules.budgets import UsageForecast
+from rota.store.budgets import set_budget
 
 MOST = 10**12
 DEAREST = 1_000_000.0
@@ -115,7 +116,7 @@ async def set_task_budget(office: RequestContext, asked: SetTaskBudget) -> Budge
     async def standing(within: RequestContext, _: object) -> BudgetListResponse:
         return _given(await budgets.task_accounts(within.store, task))
 
-    office.keep_seen(standing, "set_budget")
+    office.keep_seen(standing, set_budget)
     return _given(await budgets.set_task_budget(store, caller, task, scope, caps, office.agents))
 
 
@@ -133,7 +134,7 @@ async def set_space_budget(office: RequestContext, asked: SetSpaceBudget) -> Bud
     async def standing(within: RequestContext, _: object) -> BudgetListResponse:
         return _given(await budgets.space_accounts(within.store, caller, asked.space))
 
-    office.keep_seen(standing, "set_budget")
+    office.keep_seen(standing, set_budget)
     return _given(await budgets.set_space_budget(store, caller, asked.space, asked.caps()))
 
 

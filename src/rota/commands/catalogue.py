@@ -24,8 +24,9 @@ from rota.commands.context import RequestContext, Shape
 from rota.errors import Conflict, DryRunRolledBack, InDoubt, Invalid, NotFound, advice_on
 from rota.model.audit import AuditEntry, KeptAnswer, NewAuditEntry
 from rota.model.keys import KeyScope
-from rota.ports.store import Behalf, Store
 from rota.rules.permissions import check_scope
+from rota.store.audit import find_audit_entry, record_answer
+from rota.store.store import HookedStore, RequestAudit, Store
 
 Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
 
@@ -169,21 +170,21 @@ async def execute(
         return _answer(command, await command.does(office, asked))
     request = _request(command, office, asked, key, rehearsal=rehearsal)
     if key is not None:
-        earlier = await office.store.find_request(request.caller, key)
+        earlier = await office.store.read(find_audit_entry, request.caller, key)
         if earlier is not None:
             return _again(command, earlier, request)
-    store = office.store.behalf(request)
-    own = replace(office, store=store)
+    audit = RequestAudit(office.store, request)
+    own = replace(office, store=HookedStore(office.store, audit))
     if key is not None and not rehearsal:
-        own = replace(own, keeps=_keeps(command, office, store))
+        own = replace(own, keeps=_keeps(command, office, audit))
     try:
         given = await command.does(own, asked)
     except DryRunRolledBack:
         return CommandResult(status=NO_CONTENT, text="")
     if rehearsal:
         return CommandResult(status=NO_CONTENT, text="")
-    if key is not None and store.request_id is not None and not store.answered:
-        await office.store.answer_request(store.request_id, command.status, _kept(given))
+    if key is not None and audit.request_id is not None and not audit.answered:
+        await office.store.write(record_answer, audit.request_id, command.status, _kept(given))
     return _answer(command, given)
 
 
@@ -219,17 +220,17 @@ def is_key(text: str) -> bool:
 
 
 def _keeps(
-    command: Operation, office: RequestContext, store: Behalf
-) -> Callable[[Sequence[str], Shape, bool], None]:
+    command: Operation, office: RequestContext, audit: RequestAudit
+) -> Callable[[Sequence[Callable[..., Any]], Shape, bool], None]:
     """Return what lets a command keep its answer in the transaction of its change."""
 
-    def keep(changes: Sequence[str], shape: Shape, whole: bool) -> None:
+    def keep(changes: Sequence[Callable[..., Any]], shape: Shape, whole: bool) -> None:
         async def replying(within: Store, result: object) -> KeptAnswer | None:
             given = await shape(replace(office, store=within), result)
             status = command.status if whole else None
             return None if given is None else KeptAnswer(status, _kept(given))
 
-        store.keep_answer(changes, replying)
+        audit.keep_answer(changes, replying)
 
     return keep
 

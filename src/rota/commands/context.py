@@ -14,9 +14,9 @@ from rota.flow.observe.status import DaemonState, WarningThresholds
 from rota.ports.agent import AgentRegistry
 from rota.ports.clock import Random
 from rota.ports.host import ArtifactStore, Probes, SecretStore, SiteChecker
-from rota.ports.store import Store
 from rota.rules.permissions import Caller
 from rota.store.sql_console import SqlConsole
+from rota.store.store import Store
 
 NO_AGENTS = AgentRegistry({})
 
@@ -139,9 +139,9 @@ class RequestContext:
     local: bool = False
     stands: str | None = None
     daemon: DaemonControl | None = None
-    keeps: Callable[[Sequence[str], Shape, bool], None] | None = None
+    keeps: Callable[[Sequence[Callable[..., Any]], Shape, bool], None] | None = None
 
-    def keep(self, shape: Callable[[Any], BaseModel | None], *changes: str) -> None:
+    def keep(self, shape: Callable[[Any], BaseModel | None], *changes: Callable[..., Any]) -> None:
         """Keep the answer in the transaction of the change, if this request may come again.
 
         `changes` are the operations of the store that make it; `shape` is given the result.
@@ -152,7 +152,7 @@ class RequestContext:
 
         self.keep_seen(shaped, *changes)
 
-    def keep_seen(self, shape: Shape, *changes: str, whole: bool = True) -> None:
+    def keep_seen(self, shape: Shape, *changes: Callable[..., Any], whole: bool = True) -> None:
         """Do the same where an answer tells more than the result: `shape` may look at the store.
 
         One that is not `whole` is what is told again only if nothing more could be kept.

@@ -15,6 +15,8 @@ from rota.model.instants import maybe_instant
 from rota.model.keys import KeyScope
 from rota.model.schedules import Pauses, paused_since
 from rota.rules.permissions import check_main
+from rota.store import plans as store_plans
+from rota.store.audit import record_request
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +45,14 @@ async def pause_all(office: RequestContext, asked: EmptyRequest) -> PauseRespons
 
     Nothing new begins; what runs goes on. Slots that come due are skipped and not caught up.
     """
-    office.keep(_pause, "pause")
+    office.keep(_pause, store_plans.pause_all)
     return _pause(await pause(office.store, office.caller))
 
 
 @command("POST", "/v1/resume-all", KeyScope.ADMIN)
 async def resume_all(office: RequestContext, asked: EmptyRequest) -> PauseResponse:  # noqa: ARG001
     """Let work begin again, from now on."""
-    office.keep(_pause, "resume")
+    office.keep(_pause, store_plans.resume_all)
     return _pause(await resume(office.store, office.caller))
 
 
@@ -61,7 +63,7 @@ async def stop_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonResp
     The API stays open; `/v1/status` says when everything has ended.
     """
     daemon = _daemon(office)
-    await office.store.note_request()
+    await office.store.write(record_request)
     log.info("daemon.stop_asked", extra={"by": office.caller.id})
     daemon.stop()
     return DaemonResponse(state=daemon.state)
@@ -71,7 +73,7 @@ async def stop_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonResp
 async def start_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonResponse:  # noqa: ARG001
     """Let this daemon work again, as soon as an earlier stop has ended."""
     daemon = _daemon(office)
-    await office.store.note_request()
+    await office.store.write(record_request)
     log.info("daemon.start_asked", extra={"by": office.caller.id})
     daemon.start()
     return DaemonResponse(state=daemon.state)

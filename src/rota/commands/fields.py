@@ -26,6 +26,7 @@ from rota.flow.lookup import LINE_ADVICE, NAME_ADVICE, get_task
 from rota.model.tasks import Task
 from rota.model.text import CONTROLS, INVISIBLE
 from rota.rules.permissions import check_space, may_act_for
+from rota.store.tasks import get_tasks
 
 MAX_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
@@ -178,7 +179,7 @@ async def resolve_task(office: RequestContext, task: str, space: str | None) -> 
 async def _by_id(office: RequestContext, task: str, space: str | None) -> Task | None:
     if not (task.isascii() and task.isdigit() and len(task) < len(str(LARGEST_ID))):
         return None
-    for found in await office.store.get_tasks([int(task)]):
+    for found in await office.store.read(get_tasks, [int(task)]):
         seen = may_act_for(office.caller, found.space) and space in {None, found.space}
         if found.deleted_at is None and seen:
             return found

@@ -15,6 +15,8 @@ from rota.flow.define import keys
 from rota.model.keys import Key, KeyScope
 from rota.model.spaces import SpaceRole
 from rota.rules.tokens import SECRET_BYTES
+from rota.store import keys as store_keys
+from rota.store.keys import add_key
 
 USUAL = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
 
@@ -107,7 +109,7 @@ async def list_keys(office: RequestContext, asked: KeysQuery) -> KeyList:
 @command("POST", "/v1/keys", KeyScope.ADMIN, status=201)
 async def create_key(office: RequestContext, asked: CreateKey) -> CreatedKeyResponse:
     """Make a key for a space; the token in the answer is shown this once."""
-    office.keep(lambda made: _made(made, None), "add_key")
+    office.keep(lambda made: _made(made, None), add_key)
     key, token = await keys.create_key(
         office.store,
         office.caller,
@@ -132,5 +134,5 @@ async def revoke_key(office: RequestContext, asked: KeySelector) -> KeyResponse:
     async def revoked(within: RequestContext, _: object) -> KeyResponse:
         return key_given(await keys.find_key(within.store, office.caller, asked.key))
 
-    office.keep_seen(revoked, "revoke_key")
+    office.keep_seen(revoked, store_keys.revoke_key)
     return key_given(await keys.revoke_key(office.store, office.caller, asked.key))

@@ -14,6 +14,7 @@ from rota.flow.define import notifications
 from rota.model.keys import KeyScope
 from rota.model.notifications import NotificationLevel, NotificationTarget
 from rota.rules.notifications import level_of
+from rota.store.notifications import drop_notification_target, set_notification_target
 
 
 class NotificationTargetsQuery(RequestModel):
@@ -92,7 +93,7 @@ async def set_preference(
         found = await notifications.list_preferences(within.store, office.caller, space)
         return _given(next(one for one in found if one.to == asked.to))
 
-    office.keep_seen(stands, "set_preference")
+    office.keep_seen(stands, set_notification_target)
     found = await notifications.set_preference(
         office.store,
         office.caller,
@@ -112,6 +113,6 @@ async def remove_preference(
     """Tell people in a place no more; what is in the outbox is still sent."""
     space = resolve_space(office, asked.space)
     removed = NotificationTargetRemovedResponse(space=space, to=asked.to)
-    office.keep(lambda gone: removed if gone else None, "drop_preference")
+    office.keep(lambda gone: removed if gone else None, drop_notification_target)
     await notifications.remove_preference(office.store, office.caller, space, asked.to)
     return removed

@@ -77,6 +77,12 @@ from rota.rules.approvals import ControlAction, ControlRequest
 from rota.rules.budgets import ended_by_answer
 from rota.rules.permissions import check_scope, restrict_to_space
 from rota.rules.task_spec import check_script
+from rota.store import views as store_views
+from rota.store.budgets import usage_of_run
+from rota.store.settlement import approve, enqueue, request_cancel, settle
+from rota.store.tasks import find_space
+from rota.store.threads import requeue_reader
+from rota.store.views import get_question, list_questions
 
 Tier = Literal["low", "medium", "high"]
 ONE_OF = ("task", "agent", "script")
@@ -145,7 +151,7 @@ async def make_batch(office: RequestContext, asked: CreateRun) -> RunBatch:
 async def _start(office: RequestContext, asked: CreateRun) -> datetime | None:
     if asked.at is None:
         return None
-    home = (await office.store.find_space(resolve_space(office, asked.space))).timezone
+    home = (await office.store.read(find_space, resolve_space(office, asked.space))).timezone
     now = from_micros(office.store.now())
     return parse_instant(asked.at, asked.timezone or home, now, "at")
 
@@ -163,7 +169,7 @@ def _errand(office: RequestContext, asked: CreateRun) -> dict[str, Any]:
     return resolve_agent(office.agents, TaskKind.AGENT, record) if asked.agent else record
 
 
-QUEUING = ("enqueue", "read_again")
+QUEUING = (enqueue, requeue_reader)
 """What queues a run at somebody's request."""
 ActionHash = Annotated[
     str,
@@ -296,7 +302,7 @@ async def show_run(office: RequestContext, asked: RunSelector) -> RunDetailRespo
     view = await view_run(office.store, office.caller, asked.run)
     return RunDetailResponse(
         **dict(run_given(view.run)),
-        trace_id=trace_id(office.store.incarnation, view.run.id),
+        trace_id=trace_id(office.store.database.incarnation, view.run.id),
         attempts=[attempt_given(attempt) for attempt in view.attempts],
         events=[event_given(event) for event in view.events],
         logs=[log_given(event) for event in view.output],
@@ -316,7 +322,7 @@ async def cancel_run(office: RequestContext, asked: RunSelector) -> RunResponse:
         over = run.state in FINISHED or run.cancel_requested_at is not None
         return run_given(run) if over else None
 
-    office.keep_seen(cancelled, "settle", "request_cancel")
+    office.keep_seen(cancelled, settle, request_cancel)
     return run_given(await runs.cancel_run(store, caller, asked.run, office.chance))
 
 
@@ -332,7 +338,7 @@ async def retry_task(office: RequestContext, asked: TaskSelector) -> RetriedRunR
     """Queue a new run with what the newest failed run of a task was given."""
     task = await resolve_task(office, asked.task, asked.space)
     wanted = RunFilter(task_id=task.id, state=RunState.FAILED, limit=1)
-    failed = await office.store.list_runs(wanted)
+    failed = await office.store.read(store_views.list_runs, wanted)
     if not failed:
         raise NotFound("failed run", task.name, f"see `rota runs --task {task.name}`")
     retried = partial(_retried, failed[0].id)
@@ -348,7 +354,7 @@ async def answer_run(office: RequestContext, asked: AnswerInput) -> AnsweredRunR
     """
     store, caller = office.store, office.caller
     run = await lookup.find_run(store, caller, asked.run)
-    known = await store.list_questions([run.id])
+    known = await store.read(list_questions, [run.id])
     if asked.question is not None:
         known = [question for question in known if question.id == asked.question]
         if not known:
@@ -361,7 +367,7 @@ async def answer_run(office: RequestContext, asked: AnswerInput) -> AnsweredRunR
         refused = done is None or done == [False]
         return None if refused else await _answered(within, known[-1], asked.answer)
 
-    office.keep_seen(taken, "settle", "approve")
+    office.keep_seen(taken, settle, approve)
     await runs.answer_question(store, caller, newest, asked.answer, seen, decide)
     return await _answered(office, known[-1], asked.answer)
 
@@ -369,9 +375,9 @@ async def answer_run(office: RequestContext, asked: AnswerInput) -> AnsweredRunR
 async def _answered(office: RequestContext, question: Question, answer: str) -> AnsweredRunResponse:
     store = office.store
     run = await lookup.find_run(store, office.caller, question.run_id)
-    answered = await store.get_question(question.id)
+    answered = await store.read(get_question, question.id)
     came = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
-    then = ended_by_answer(answer, question.epoch, await store.spent_by(run.id))
+    then = ended_by_answer(answer, question.epoch, await store.read(usage_of_run, run.id))
     return AnsweredRunResponse(**dict(run_given(run)), outcome=came, then=then)
 
 
@@ -418,7 +424,7 @@ async def approved_action(
     """Return what Rota does for a run, as it may be done for whoever approves it."""
     scope, decide = _DECIDING[control.action]
     check_scope(office.caller, scope)
-    space = await office.store.find_space(run.space)
+    space = await office.store.read(find_space, run.space)
     inner = replace(office, caller=restrict_to_space(office.caller, space.name, space.role))
     try:
         return await decide(inner, run, _fields(control.payload))

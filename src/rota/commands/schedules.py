@@ -37,8 +37,12 @@ from rota.model.runs import Enqueued
 from rota.model.schedules import RuleKind
 from rota.model.tasks import Task
 from rota.model.views import TaskFilter
-from rota.ports.store import Store
 from rota.rules.permissions import visible_space
+from rota.store import tasks as store_tasks
+from rota.store.settlement import enqueue
+from rota.store.store import Store
+from rota.store.tasks import find_space, get_tasks
+from rota.store.views import find_tasks, list_attempts
 from rota.timing.descriptions import describe
 from rota.timing.timetable import timetable
 from rota.timing.zones import zone
@@ -105,11 +109,13 @@ async def list_schedules(office: RequestContext, asked: SchedulesQuery) -> Sched
     """List schedules, of one task or of every task the caller may see."""
     store = office.store
     if asked.task is not None:
-        own = await store.list_schedules([(await resolve_task(office, asked.task, asked.space)).id])
+        own = await store.read(
+            store_tasks.list_schedules, [(await resolve_task(office, asked.task, asked.space)).id]
+        )
     else:
         space = visible_space(office.caller, asked.space)
-        owner = None if space is None else (await store.find_space(space)).id
-        found = await store.find_tasks(TaskFilter(space_id=owner, limit=asked.limit))
+        owner = None if space is None else (await store.read(find_space, space)).id
+        found = await store.read(find_tasks, TaskFilter(space_id=owner, limit=asked.limit))
         own = [schedule for _, schedules in found for schedule in schedules]
     own.sort(key=lambda s: (s.space, s.task, s.name))
     return ScheduleList(schedules=[schedule_given(schedule) for schedule in own[: asked.limit]])
@@ -119,7 +125,7 @@ async def list_schedules(office: RequestContext, asked: SchedulesQuery) -> Sched
 async def put_schedule(office: RequestContext, asked: SetSchedule) -> ScheduleResponse:
     """Declare a schedule by name; the same wish again changes nothing."""
     task = await resolve_task(office, asked.task, asked.space)
-    office.keep(schedule_given, "put_schedule")
+    office.keep(schedule_given, store_tasks.put_schedule)
     kept = await schedules.put_schedule(
         office.store,
         office.caller,
@@ -135,7 +141,7 @@ async def put_schedule(office: RequestContext, asked: SetSchedule) -> ScheduleRe
 async def drop_schedule(office: RequestContext, asked: ScheduleSelector) -> ScheduleRemovedResponse:
     """Take a schedule out of use; its history stays."""
     task = await resolve_task(office, asked.task, asked.space)
-    office.keep(lambda _: ScheduleRemovedResponse(name=asked.name), "drop_schedule")
+    office.keep(lambda _: ScheduleRemovedResponse(name=asked.name), store_tasks.drop_schedule)
     gone = await schedules.drop_schedule(
         office.store, office.caller, task.name, task.space, asked.name
     )
@@ -147,7 +153,7 @@ async def preview_schedule(
     office: RequestContext, asked: PreviewSchedule
 ) -> SchedulePreviewResponse:
     """Say a rule in words and tell when it would fire; nothing is kept."""
-    owner = await office.store.find_space(resolve_space(office, asked.space))
+    owner = await office.store.read(find_space, resolve_space(office, asked.space))
     now = from_micros(office.store.now())
     begin = asked.start or now
     rule = build_rule(asked.schedule.wish(), owner.timezone, begin, begin)
@@ -236,7 +242,7 @@ async def next_of_task(office: RequestContext, asked: NextFiresQuery) -> FireLis
     task = await resolve_task(office, asked.task, asked.space)
     now = from_micros(office.store.now())
     found = []
-    for schedule in await office.store.list_schedules([task.id]):
+    for schedule in await office.store.read(store_tasks.list_schedules, [task.id]):
         fires = next_fires(schedule, now, asked.n)
         where = zone(_zone_of(schedule.rule)) if fires else None
         found += [
@@ -252,7 +258,7 @@ async def backfill_task(office: RequestContext, asked: BackfillInput) -> Backfil
     """Queue a run for every slot of a span that has none; slots that ran are left alone."""
     store = office.store
     task = await resolve_task(office, asked.task, asked.space)
-    where = asked.timezone or (await store.find_space(task.space)).timezone
+    where = asked.timezone or (await store.read(find_space, task.space)).timezone
     now = from_micros(store.now())
     first = parse_instant(asked.start, where, now, "start")
     last = parse_instant(asked.end, where, now, "end")
@@ -262,7 +268,7 @@ async def backfill_task(office: RequestContext, asked: BackfillInput) -> Backfil
     def filled(outcomes: list[list[Enqueued]]) -> BackfillResponse:
         return BackfillResponse(runs=list(runs.created(outcomes)), start=first, end=last)
 
-    office.keep(filled, "enqueue")
+    office.keep(filled, enqueue)
     ids = await runs.backfill(store, office.caller, task.name, begin, last, task.space)
     return BackfillResponse(runs=list(ids), start=first, end=last)
 
@@ -284,15 +290,15 @@ async def why_of_run(office: RequestContext, asked: RunSelector) -> WhyResponse:
     """Say what became of one run, when it was last heard of, and how its attempts ended."""
     store = office.store
     run = await lookup.find_run(store, office.caller, asked.run)
-    (task,) = await store.get_tasks([run.task_id])
+    (task,) = await store.read(get_tasks, [run.task_id])
     where = await _zone_of_task(store, task)
     facts = await load_run_facts(store, task, run, visible_space(office.caller, None), office.own)
-    return _why(explain_run(facts, await store.list_attempts(run.id), zone(where)), where)
+    return _why(explain_run(facts, await store.read(list_attempts, run.id), zone(where)), where)
 
 
 async def _zone_of_task(store: Store, task: Task) -> str:
-    own = await store.list_schedules([task.id])
-    return _zone_of(own[0].rule) if own else (await store.find_space(task.space)).timezone
+    own = await store.read(store_tasks.list_schedules, [task.id])
+    return _zone_of(own[0].rule) if own else (await store.read(find_space, task.space)).timezone
 
 
 def _why(told: WhyReport, where: str) -> WhyResponse:

@@ -18,6 +18,7 @@ from rota.ports.host import SecretInfo
 from rota.ports.host import SecretStore as Keeping
 from rota.rules.permissions import check_main
 from rota.rules.redaction import MAX_SECRET, MIN_SECRET
+from rota.store.audit import record_request
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ async def put_secret(office: RequestContext, asked: SetSecret) -> SecretResponse
     """Keep a secret, encrypted, in the home folder of this daemon; it counts at once."""
     keeping, value = _keeping(office), asked.value.get_secret_value()
     keeping.check(asked.secret, value)
-    await office.store.note_request()
+    await office.store.write(record_request)
     kept = await keeping.put(asked.secret, value, office.caller.name)
     log.info("secret.set", extra={"secret": asked.secret, "by": office.caller.id})
     return _given(kept)
@@ -109,7 +110,7 @@ async def remove_secret(office: RequestContext, asked: SecretSelector) -> Secret
     known = {view.name: view for view in await keeping.list_secrets()}
     if asked.secret not in known or known[asked.secret].set_at is None:
         raise NotFound("secret", asked.secret, "only those set by `rota secret set` are removed")
-    await office.store.note_request()
+    await office.store.write(record_request)
     await keeping.remove(asked.secret)
     log.info("secret.removed", extra={"secret": asked.secret, "by": office.caller.id})
     return SecretRemovedResponse(name=asked.secret)

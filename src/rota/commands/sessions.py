@@ -26,6 +26,8 @@ from rota.flow.define import messages
 from rota.model.keys import KeyScope
 from rota.model.sessions import AgentSession, Exchange, SessionFilter
 from rota.rules.permissions import visible_space
+from rota.store import sessions as store_sessions
+from rota.store.sessions import session_history
 
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 LAST = 2**62
@@ -199,7 +201,7 @@ async def list_sessions(office: RequestContext, asked: SessionsQuery) -> Session
         before=asked.before,
         limit=asked.limit,
     )
-    found = await office.store.list_sessions(wanted)
+    found = await office.store.read(store_sessions.list_sessions, wanted)
     more = found[-1].id if len(found) == asked.limit else None
     return SessionList(sessions=[session_given(one) for one in found], next=more)
 
@@ -208,7 +210,9 @@ async def list_sessions(office: RequestContext, asked: SessionsQuery) -> Session
 async def search_sessions(office: RequestContext, asked: SearchSessions) -> SessionSearchResponse:
     """Find words in the newest of what agents were told and have answered, newest first."""
     space = visible_space(office.caller, asked.space)
-    found = await office.store.search_sessions(space, asked.thread, asked.words, asked.limit)
+    found = await office.store.read(
+        store_sessions.search_sessions, space, asked.thread, asked.words, asked.limit
+    )
     return SessionSearchResponse(found=[_exchange(one) for one in found])
 
 
@@ -217,7 +221,7 @@ async def show_session(office: RequestContext, asked: SessionSelector) -> Sessio
     """Return a session with what was said in it, newest first."""
     store = office.store
     found = await messages.find_session(store, office.caller, asked.session)
-    history = await store.session_history(found.id, asked.before or LAST, asked.limit)
+    history = await store.read(session_history, found.id, asked.before or LAST, asked.limit)
     more = history[-1].run_id if len(history) == asked.limit else None
     told = [_exchange(one) for one in history]
     return SessionDetailResponse(**dict(session_given(found)), history=told, next=more)
@@ -232,7 +236,7 @@ async def archive_session(office: RequestContext, asked: ArchivedSessionResponse
         return _listed([await messages.find_session(within.store, office.caller, meant[0].id)])
 
     if len(meant) == 1:
-        office.keep_seen(archived, "archive_session")
+        office.keep_seen(archived, store_sessions.archive_session)
     return _listed(await messages.archive(office.store, office.caller, meant, asked.title))
 
 
@@ -241,7 +245,7 @@ async def clear_session(office: RequestContext, asked: SessionSelection) -> Sess
     """Forget a session and what was said in it for good: the next run begins a new one."""
     meant = await _meant(office, asked)
     if len(meant) == 1:
-        office.keep(lambda _: _listed(meant), "clear_session")
+        office.keep(lambda _: _listed(meant), store_sessions.clear_session)
     await messages.clear(office.store, meant)
     return _listed(meant)
 
@@ -256,7 +260,7 @@ async def resume_session(office: RequestContext, asked: ResumedSessionResponse) 
         found = await messages.find_session(within.store, caller, meant.id) if done else None
         return None if found is None else session_given(found)
 
-    office.keep_seen(resumed, "resume_session")
+    office.keep_seen(resumed, store_sessions.resume_session)
     return session_given(await messages.resume(store, caller, meant, asked.title))
 
 

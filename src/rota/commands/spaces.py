@@ -21,6 +21,9 @@ from rota.flow.define import spaces
 from rota.model.keys import KeyScope
 from rota.model.spaces import Limit, LimitScope
 from rota.rules.permissions import visible_space
+from rota.store import views as store_views
+from rota.store.claims import set_limits
+from rota.store.tasks import add_space, set_space
 
 
 class CreateSpace(RequestModel):
@@ -47,14 +50,14 @@ class SpaceList(ResponseModel):
 async def list_spaces(office: RequestContext, asked: EmptyRequest) -> SpaceList:  # noqa: ARG001 - nothing is asked
     """List spaces."""
     only = visible_space(office.caller, None)
-    found = await office.store.list_spaces()
+    found = await office.store.read(store_views.list_spaces)
     return SpaceList(spaces=[space_given(s) for s in found if only in {None, s.name}])
 
 
 @command("POST", "/v1/spaces", KeyScope.ADMIN, status=201)
 async def create_space(office: RequestContext, asked: CreateSpace) -> SpaceResponse:
     """Create a space that may act only for itself."""
-    office.keep(space_given, "add_space")
+    office.keep(space_given, add_space)
     made = await spaces.create_space(office.store, office.caller, asked.name, asked.timezone)
     return space_given(made)
 
@@ -63,7 +66,7 @@ async def create_space(office: RequestContext, asked: CreateSpace) -> SpaceRespo
 async def change_space(office: RequestContext, asked: UpdateSpace) -> SpaceResponse:
     """Change a space's time zone; schedules that exist keep theirs."""
     store, caller = office.store, office.caller
-    office.keep(space_given, "set_space")
+    office.keep(space_given, set_space)
     return space_given(await spaces.set_space(store, caller, asked.space, asked.timezone))
 
 
@@ -145,7 +148,7 @@ async def set_limit(office: RequestContext, asked: SetLimit) -> LimitResponse:
     """Set a limit, replacing the one of its scope and key."""
     period = length(asked.period, "period")
     wanted = Limit(scope=asked.scope, key=asked.key, cap=asked.cap, rate=asked.rate, period=period)
-    office.keep(lambda _: _given(wanted, asked.key), "set_limits")
+    office.keep(lambda _: _given(wanted, asked.key), set_limits)
     await spaces.set_limit(office.store, office.caller, wanted)
     return _given(wanted, asked.key)
 
@@ -153,6 +156,6 @@ async def set_limit(office: RequestContext, asked: SetLimit) -> LimitResponse:
 @command("DELETE", "/v1/limits", KeyScope.ADMIN)
 async def remove_limit(office: RequestContext, asked: LimitSelector) -> LimitRemovedResponse:
     """Take a limit away; the daemon writes its defaults again where none stands."""
-    office.keep(lambda _: LimitRemovedResponse(scope=asked.scope, key=asked.key), "set_limits")
+    office.keep(lambda _: LimitRemovedResponse(scope=asked.scope, key=asked.key), set_limits)
     await spaces.remove_limit(office.store, office.caller, asked.scope, asked.key)
     return LimitRemovedResponse(scope=asked.scope, key=asked.key)

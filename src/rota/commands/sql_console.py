@@ -16,6 +16,7 @@ from rota.errors import RotaError, Unavailable
 from rota.model.keys import KeyScope
 from rota.model.spaces import SpaceRole
 from rota.store.sql_console import LONGEST_SQL, MOST_PARAMS, SqlQuery, SqlResult
+from rota.store.tasks import find_space
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ async def ask_sql(office: RequestContext, asked: SqlInput) -> SqlResponse:
         raise Unavailable(message)
     space = None
     if office.caller.role is not SpaceRole.MAIN:
-        space = (await office.store.find_space(office.caller.space)).id
+        space = (await office.store.read(find_space, office.caller.space)).id
     inquiry = SqlQuery(sql=asked.sql, params=tuple(asked.params), space_id=space)
     request_id = f"sql_{secrets.token_hex(6)}"
     begun = time.monotonic()

@@ -23,6 +23,14 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool
 from rota.model.views import QueueView, SlotView, WorkerView
 from rota.rules.permissions import check_main, visible_space
+from rota.store import views as store_views
+from rota.store.audit import list_audit_entries
+from rota.store.heartbeats import (
+    list_attempt_heartbeats,
+    list_machine_samples,
+    newest_machine_samples,
+)
+from rota.store.tasks import find_space
 
 UNREAD = MachineLoad()
 RECENT = 10 * 60 * 1_000_000
@@ -207,13 +215,13 @@ def _worker(worker: WorkerView, now: datetime) -> WorkerResponse:
 async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResponse:  # noqa: ARG001
     """Return how the whole is doing, or to a member how its space is doing."""
     whole = office.caller.role is SpaceRole.MAIN
-    space = None if whole else (await office.store.find_space(office.caller.space)).id
+    space = None if whole else (await office.store.read(find_space, office.caller.space)).id
     seen = await view_status(office.store, office.bounds.warnings, space, office.own)
     queue = seen.queue
     workers = [_worker(worker, seen.now) for worker in seen.workers]
     own = office.daemon if whole else None
     daemon = None if own is None else _daemon(own)
-    problems = await office.store.problems()
+    problems = await office.store.database.problems()
     problems += [] if own is None else service_problems(own.services)
     blocks = None if own is None else own.blocks
     return StatusResponse(
@@ -324,7 +332,7 @@ async def list_workers(office: RequestContext, asked: EmptyRequest) -> WorkerLis
     """List workers."""
     check_main(office.caller)
     now = from_micros(office.store.now())
-    found = await office.store.list_workers()
+    found = await office.store.read(store_views.list_workers)
     return WorkerList(workers=[_worker(worker, now) for worker in found])
 
 
@@ -334,10 +342,13 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
     check_main(office.caller)
     now = from_micros(office.store.now())
     hosts: dict[str, list[WorkerResponse]] = defaultdict(list)
-    for worker in await office.store.list_workers():
+    for worker in await office.store.read(store_views.list_workers):
         hosts[worker.host].append(_worker(worker, now))
     since = office.store.now() - RECENT
-    loads = {reading.host: reading.load for reading in await office.store.newest_readings(since)}
+    loads = {
+        reading.host: reading.load
+        for reading in await office.store.read(newest_machine_samples, since)
+    }
     return MachineList(
         machines=[
             MachineResponse(
@@ -359,7 +370,7 @@ async def list_requests(office: RequestContext, asked: AuditQuery) -> AuditList:
     """List what was changed and by whom, newest first."""
     space = visible_space(office.caller, asked.space)
     before = LARGEST_ID if asked.before is None else asked.before
-    found = await office.store.list_requests(space, before, asked.limit)
+    found = await office.store.read(list_audit_entries, space, before, asked.limit)
     return AuditList(
         requests=[
             AuditEntryResponse(
@@ -450,7 +461,7 @@ async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> M
     now = from_micros(office.store.now())
     since = to_micros(asked.since or now - HOUR)
     before = to_micros(asked.before or now + HOUR)
-    found = await office.store.list_readings(since, before, asked.host, asked.limit)
+    found = await office.store.read(list_machine_samples, since, before, asked.host, asked.limit)
     more = len(found) == asked.limit
     return MachineSampleList(
         readings=[as_given(reading) for reading in found], next=found[-1].at if more else None
@@ -461,8 +472,8 @@ async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> M
 async def list_heartbeats(office: RequestContext, asked: HeartbeatsQuery) -> HeartbeatList:
     """List running attempts with what was last heard of each."""
     name = visible_space(office.caller, asked.space)
-    space = None if name is None else (await office.store.find_space(name)).id
-    found = await office.store.list_heard(space, asked.limit)
+    space = None if name is None else (await office.store.read(find_space, name)).id
+    found = await office.store.read(list_attempt_heartbeats, space, asked.limit)
     return HeartbeatList(heartbeats=[_heard(one) for one in found])
 
 

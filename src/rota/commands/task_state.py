@@ -15,6 +15,7 @@ from rota.commands.responses import RequestModel, ResponseModel, TaskSelector
 from rota.flow.define import task_state
 from rota.model.keys import KeyScope
 from rota.model.tasks import SeenItem, StateEntry
+from rota.store import tasks as store_tasks
 
 Name = Annotated[
     str,
@@ -155,7 +156,7 @@ async def get_state(office: RequestContext, asked: StateSelector) -> StateRespon
 async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
     """Keep a value for a task, whatever stood under its key."""
     task = await resolve_task(office, asked.task, asked.space)
-    office.keep(_value, "put_state")
+    office.keep(_value, store_tasks.put_state)
     kept = await task_state.put_state(
         office.store, office.caller, task.name, asked.key, asked.value, task.space
     )
@@ -166,7 +167,7 @@ async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
 async def drop_state(office: RequestContext, asked: StateSelector) -> StateRemovedResponse:
     """Forget a value of a task."""
     task = await resolve_task(office, asked.task, asked.space)
-    office.keep(lambda gone: StateRemovedResponse() if gone else None, "drop_state")
+    office.keep(lambda gone: StateRemovedResponse() if gone else None, store_tasks.drop_state)
     await task_state.drop_state(office.store, office.caller, task.name, asked.key, task.space)
     return StateRemovedResponse()
 
@@ -176,7 +177,7 @@ async def mark_seen(office: RequestContext, asked: MarkSeen) -> SeenItemList:
     """Count items as seen once more; `new` says that this was the first time."""
     task = await resolve_task(office, asked.task, asked.space)
     items = [(one.provider, one.item, one.data) for one in asked.items]
-    office.keep(_items, "mark_seen")
+    office.keep(_items, store_tasks.mark_seen)
     return _items(
         await task_state.mark_seen(office.store, office.caller, task.name, items, task.space)
     )

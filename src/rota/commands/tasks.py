@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -85,6 +85,12 @@ from rota.rules.permissions import (
     visible_space,
 )
 from rota.rules.task_spec import AGENT_FIELDS, SITE_FIELDS, check_folder, check_script, site_of
+from rota.store import settlement as store_settlement
+from rota.store import tasks as store_tasks
+from rota.store.audit import count_tasks_made_by_attempts
+from rota.store.budgets import budgets_for_task
+from rota.store.tasks import find_space, find_task, get_tasks, list_schedules
+from rota.store.views import count_runs, find_tasks
 from rota.timing.timetable import timetable
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
@@ -170,7 +176,7 @@ async def list_tasks(office: RequestContext, asked: TasksQuery) -> TaskList:
     store = office.store
     space = visible_space(office.caller, asked.space)
     wanted = TaskFilter(
-        space_id=None if space is None else (await store.find_space(space)).id,
+        space_id=None if space is None else (await store.read(find_space, space)).id,
         name=asked.name,
         thread=asked.thread,
         kind=asked.kind,
@@ -179,7 +185,7 @@ async def list_tasks(office: RequestContext, asked: TasksQuery) -> TaskList:
         before=asked.before,
         limit=asked.limit,
     )
-    found = await store.find_tasks(wanted)
+    found = await store.read(find_tasks, wanted)
     now = from_micros(store.now())
     more = found[-1][0].id if len(found) == asked.limit else None
     return TaskList(tasks=[task_listed(task, own, now) for task, own in found], next=more)
@@ -188,14 +194,14 @@ async def list_tasks(office: RequestContext, asked: TasksQuery) -> TaskList:
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
 async def create_task(office: RequestContext, asked: CreateTask) -> TaskDetailResponse:
     """Create a task."""
-    _keep_shown(office, "put_task")
+    _keep_shown(office, store_tasks.put_task)
     return await _shown(office, await _put(office, asked, asked.name))
 
 
 @command("POST", "/v1/threads/{thread_key}/tasks", KeyScope.DEFINE, status=201)
 async def create_thread_task(office: RequestContext, asked: CreateThreadTask) -> TaskDetailResponse:
     """Create a task for an agent that belongs to a conversation."""
-    _keep_shown(office, "put_task")
+    _keep_shown(office, store_tasks.put_task)
     wanted = CreateTask(
         title=asked.title,
         instructions=asked.instructions,
@@ -236,7 +242,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
     after = task.after
     if "after" in asked.model_fields_set:
         after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
-    _keep_shown(office, "put_task", task)
+    _keep_shown(office, store_tasks.put_task, task)
     await tasks.put_task(
         office.store,
         office.caller,
@@ -269,8 +275,8 @@ async def put_task(office: RequestContext, asked: SetTask) -> SetTaskResponse:
     if asked.task.isdigit():
         found: Task | None = await resolve_task(office, asked.task, asked.space)
     else:
-        owner = await office.store.find_space(resolve_space(office, asked.space))
-        found = await office.store.find_task(owner.id, asked.task)
+        owner = await office.store.read(find_space, resolve_space(office, asked.space))
+        found = await office.store.read(find_task, owner.id, asked.task)
     stood = None if found is None else (await _shown(office, found)).etag()
     if found is not None:
         await _as_seen(office, found)
@@ -279,7 +285,7 @@ async def put_task(office: RequestContext, asked: SetTask) -> SetTaskResponse:
     async def recorded(within: RequestContext, done: Task) -> SetTaskResponse:
         return _changed(await _recorded(within, done), stood)
 
-    office.keep_seen(recorded, "put_task", whole=False)
+    office.keep_seen(recorded, store_tasks.put_task, whole=False)
     task = await _put(office, asked, name, replace=found)
     return _changed(await _shown(office, task), stood)
 
@@ -307,7 +313,7 @@ async def delete_task(office: RequestContext, asked: TaskSelector) -> DeletedTas
         )
 
     def about_to(gone: tasks.DeletedTask) -> None:
-        office.keep(lambda done: deleted(gone) if done else None, "delete_task")
+        office.keep(lambda done: deleted(gone) if done else None, store_settlement.delete_task)
 
     store, caller = office.store, office.caller
     return deleted(await tasks.delete_task(store, caller, task.name, task.space, about_to))
@@ -334,7 +340,7 @@ async def run_task(office: RequestContext, asked: RunTask) -> QueuedRunResponse:
 async def enable_task(office: RequestContext, asked: TaskSelector) -> TaskDetailResponse:
     """Let a task's slots run again, from now on."""
     task = await resolve_task(office, asked.task, asked.space)
-    _keep_shown(office, "enable_task", task)
+    _keep_shown(office, store_tasks.enable_task, task)
     return await _shown(
         office, await tasks.enable_task(office.store, office.caller, task.name, task.space)
     )
@@ -346,10 +352,10 @@ async def disable_task(office: RequestContext, asked: DisableTask) -> TaskDetail
     task = await resolve_task(office, asked.task, asked.space)
     until = None
     if asked.until is not None:
-        home = (await office.store.find_space(task.space)).timezone
+        home = (await office.store.read(find_space, task.space)).timezone
         now = from_micros(office.store.now())
         until = parse_instant(asked.until, asked.timezone or home, now, "until")
-    _keep_shown(office, "disable_task", task)
+    _keep_shown(office, store_settlement.disable_task, task)
     changed = await tasks.disable_task(
         office.store, office.caller, task.name, task.space, reason=asked.reason, until=until
     )
@@ -367,7 +373,7 @@ async def _put(
     if replace is not None and replace.kind is not kind:
         raise Invalid("kind", kind, _OTHER_KIND.format(replace.kind))
     _check_call(office, asked.call)
-    owner = await office.store.find_space(space)
+    owner = await office.store.read(find_space, space)
     await check_site(office, kind, asked.spec(), asked, space)
     await check_maker(office, kind, asked.spec(), space, asked.schedule)
     await check_patterns(office, asked.spec(), space)
@@ -415,7 +421,7 @@ async def _as_seen(office: RequestContext, task: Task) -> int | None:
     """Refuse to change a task that is no longer as the caller has seen it."""
     if office.stands is None:
         return None
-    own = await office.store.list_schedules([task.id])
+    own = await office.store.read(list_schedules, [task.id])
     given = task_given(task, own, from_micros(office.store.now()))
     if office.stands not in {"*", given.etag()}:
         message = f"the task {task.name!r} has changed meanwhile: look at it again"
@@ -423,7 +429,9 @@ async def _as_seen(office: RequestContext, task: Task) -> int | None:
     return to_micros(task.updated_at)
 
 
-def _keep_shown(office: RequestContext, change: str, known: Task | None = None) -> None:
+def _keep_shown(
+    office: RequestContext, change: Callable[..., Any], known: Task | None = None
+) -> None:
     """Keep a task as it stands after a change."""
 
     async def recorded(within: RequestContext, done: object) -> TaskDetailResponse | None:
@@ -442,7 +450,7 @@ async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
     view = await view_task(office.store, office.caller, task.name, task.space)
     given = task_given(view.task, view.schedules, view.now)
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
-    role = (await office.store.find_space(view.task.space)).role
+    role = (await office.store.read(find_space, view.task.space)).role
     return TaskDetailResponse(
         **dict(given),
         site=await site_given(view.task, role, office.sites),
@@ -498,7 +506,7 @@ async def check_site(
         raise Invalid(said[0], getattr(asked, said[0]), "a callable runs within Rota: leave it out")
     if spec.get("folder") is not None:
         check_folder(spec["folder"])
-    role = (await office.store.find_space(space)).role
+    role = (await office.store.read(find_space, space)).role
     site = site_of(spec, role)
     if office.sites is None:
         return
@@ -526,7 +534,7 @@ async def task_origin(office: RequestContext, space_id: int) -> str:
     own = await _own_task(office)
     if own is None:
         return AT_THE_MACHINE if office.local else PERSON
-    check_created_tasks(await office.store.count_made(space_id))
+    check_created_tasks(await office.store.read(count_tasks_made_by_attempts, space_id))
     return origin_of(own.origin)
 
 
@@ -545,17 +553,20 @@ async def check_maker(
         return
     store = office.store
     if kind is not TaskKind.PYTHON:
-        mine = site_of(own.spec, (await store.find_space(own.space)).role)
-        check_reach(mine, site_of(spec, (await store.find_space(space)).role))
+        mine = site_of(own.spec, (await store.read(find_space, own.space)).role)
+        check_reach(mine, site_of(spec, (await store.read(find_space, space)).role))
         check_tools(own.spec, kind, spec)
         check_judging_fields(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
         return
-    if stands is not None and len(await store.list_schedules([stands.id])) >= MAX_CREATED_SCHEDULES:
+    if (
+        stands is not None
+        and len(await store.read(list_schedules, [stands.id])) >= MAX_CREATED_SCHEDULES
+    ):
         message = f"it has {MAX_CREATED_SCHEDULES} schedules already: change one of them"
         raise Conflict(message)
     now = from_micros(store.now())
-    rule = build_rule(schedule.wish(), (await store.find_space(space)).timezone, now, now)
+    rule = build_rule(schedule.wish(), (await store.read(find_space, space)).timezone, now, now)
     check_pace([slot.due for slot in timetable(rule).take(now, FIRES_CHECKED)])
 
 
@@ -565,8 +576,8 @@ async def _check_money(
     """Refuse an agent whose money nobody could count where a budget counts it."""
     if kind is not TaskKind.AGENT:
         return
-    owner = await office.store.find_space(space)
-    known = await office.store.budgets_of(0 if stands is None else stands.id, owner.id)
+    owner = await office.store.read(find_space, space)
+    known = await office.store.read(budgets_for_task, 0 if stands is None else stands.id, owner.id)
     for caps in known.values():
         check_priced(office.agents, resolve_agent(office.agents, kind, spec), caps)
 
@@ -575,7 +586,7 @@ async def check_runner(office: RequestContext, task: Task, payload: object) -> N
     """Refuse an attempt that would queue too much, or tell a task without walls what to do."""
     if office.caller.attempt is None:
         return
-    counts = await office.store.count_runs(task.id)
+    counts = await office.store.read(count_runs, task.id)
     check_queue(counts.get("queued", 0))
     if payload is not None:
         await check_maker(office, task.kind, task.spec, task.space, stands=task)
@@ -585,7 +596,7 @@ async def _own_task(office: RequestContext) -> Task | None:
     held = office.caller.attempt
     if held is None:
         return None
-    (own,) = await office.store.get_tasks([held.task_id])
+    (own,) = await office.store.read(get_tasks, [held.task_id])
     return own
 
 
@@ -600,7 +611,7 @@ async def free_name(office: RequestContext, space_id: int, asked: TaskInput) -> 
     said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
     slug = name = slug_of(said)
     count = 1
-    while await office.store.find_task(space_id, name) is not None:
+    while await office.store.read(find_task, space_id, name) is not None:
         count += 1
         name = f"{slug}-{count}"
     return name

@@ -41,6 +41,9 @@ from rota.model.threads import (
 )
 from rota.rules.messages import MAX_NAME
 from rota.rules.permissions import check_main, check_person, visible_space
+from rota.store import threads as store_threads
+from rota.store.tasks import find_space
+from rota.store.threads import add_message, put_thread
 
 Title = Annotated[str, StringConstraints(max_length=200), PLAIN]
 Trigger = Annotated[
@@ -129,9 +132,9 @@ def thread_given(found: Thread) -> ThreadResponse:
 async def list_threads(office: RequestContext, asked: ThreadsQuery) -> ThreadList:
     """List conversations, newest first."""
     space = visible_space(office.caller, asked.space)
-    owner = None if space is None else (await office.store.find_space(space)).id
+    owner = None if space is None else (await office.store.read(find_space, space)).id
     wanted = ThreadFilter(space_id=owner, before=asked.before, limit=asked.limit)
-    found = await office.store.list_threads(wanted)
+    found = await office.store.read(store_threads.list_threads, wanted)
     more = found[-1].id if len(found) == asked.limit else None
     return ThreadList(threads=[thread_given(one) for one in found], next=more)
 
@@ -158,7 +161,7 @@ async def register_thread(office: RequestContext, asked: RegisterThread) -> Thre
     if asked.task is not None:
         task = await resolve_task(office, asked.task, space) if asked.task else None
         changes["task_id"] = None if task is None else threads.answering(task).id
-    office.keep(thread_given, "put_thread")
+    office.keep(thread_given, put_thread)
     return thread_given(await threads.register(store, caller, key, space, changes))
 
 
@@ -281,7 +284,7 @@ async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
     if asked.sender is not None:
         check_main(office.caller)
         check_person(office.caller)
-    office.keep(message_given, "add_message")
+    office.keep(message_given, add_message)
     said = await messages.say(
         office.store,
         office.caller,
@@ -323,6 +326,8 @@ async def list_messages(office: RequestContext, asked: MessagesQuery) -> Message
     space = resolve_space(office, asked.space)
     await messages.check_thread(office.store, office.caller, asked.thread_key, space)
     before = asked.before or LAST
-    found = await office.store.list_messages(asked.thread_key, space, before, asked.limit)
+    found = await office.store.read(
+        store_threads.list_messages, asked.thread_key, space, before, asked.limit
+    )
     more = found[-1].id if len(found) == asked.limit else None
     return MessageList(messages=[message_given(one) for one in found], next=more)

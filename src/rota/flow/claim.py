@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rota.model.attempts import Assignment
 from rota.model.tasks import Pool
 from rota.model.views import ClaimResult
-from rota.ports.store import Queue
+from rota.store.claims import claim_runs
+from rota.store.store import Store
 
 POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
 
@@ -22,10 +23,10 @@ class ClaimedAssignments:
     more: bool = False
 
 
-async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> ClaimedAssignments:
+async def claim(store: Store, worker: str, routes: Sequence[str], want: int) -> ClaimedAssignments:
     """Take up to `want` runs; foreground first."""
-    claimed = await store.claim(worker, POOLS, routes, want)
-    assignments = make_assignments(claimed, store.incarnation)
+    claimed = await store.write(claim_runs, worker, POOLS, routes, want)
+    assignments = make_assignments(claimed, store.database.incarnation)
     rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())
     return ClaimedAssignments(assignments=assignments, rest_micros=rest, more=claimed.more)
 

@@ -16,8 +16,9 @@ from rota.faultpoints import reach
 from rota.model.notifications import Delivery, DeliveryState
 from rota.ports.channel import Channel, ChannelRefused
 from rota.ports.clock import Random
-from rota.ports.store import Outbox
 from rota.rules.settlement import DELIVERY_RETRY, delay
+from rota.store.outbox import claim_deliveries, list_held_deliveries, record_delivery
+from rota.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class InFlightDeliveries:
 
 
 async def deliver(
-    store: Outbox,
+    store: Store,
     channels: Mapping[str, Channel],
     worker: str,
     chance: Random,
@@ -53,7 +54,7 @@ async def deliver(
     async with mine.taking:
         await _catch_up(store, worker, mine)
         mine.in_doubt = True  # until the answer is here, nobody knows what was taken
-        taken = await store.take_deliveries(worker, MOST)
+        taken = await store.write(claim_deliveries, worker, MOST)
         mine.in_doubt = False
         mine.marks.update((delivery.id, None) for delivery in taken)
     outbox = _Hand(store, mine)
@@ -69,31 +70,31 @@ async def deliver(
     return len(taken)
 
 
-async def _catch_up(store: Outbox, worker: str, mine: InFlightDeliveries) -> None:
+async def _catch_up(store: Store, worker: str, mine: InFlightDeliveries) -> None:
     """Record what could not be recorded, and give back what was taken by a lost answer."""
     outbox = _Hand(store, mine)
     for mark in [mark for mark in mine.marks.values() if mark is not None]:
-        await outbox.mark_delivery(*mark)
+        await outbox.record(*mark)
     if mine.in_doubt:
-        for delivery in await store.held_deliveries(worker, MOST):
+        for delivery in await store.read(list_held_deliveries, worker, MOST):
             if delivery.id not in mine.marks:
-                await outbox.mark_delivery(delivery, DeliveryState.PENDING, None, store.now())
+                await outbox.record(delivery, DeliveryState.PENDING, None, store.now())
 
 
 class _Hand:
     """Marks deliveries, and keeps each mark in hand until the store has taken it."""
 
-    def __init__(self, store: Outbox, mine: InFlightDeliveries) -> None:
+    def __init__(self, store: Store, mine: InFlightDeliveries) -> None:
         self.now = store.now
         self._store = store
         self._mine = mine
 
-    async def mark_delivery(
+    async def record(
         self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
     ) -> None:
         """Record what became of one try, now or when the store is back."""
         try:
-            await self._store.mark_delivery(delivery, state, error, available_at)
+            await self._store.write(record_delivery, delivery, state, error, available_at)
         except BaseException:
             self.keep(delivery, state, error, available_at)
             raise
@@ -107,18 +108,18 @@ class _Hand:
 
 
 async def _send_all(
-    store: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
+    outbox: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
 ) -> Exception | None:
     """Send messages for one target; its fault waits until the other targets have been served."""
     try:
-        await _send_in_order(store, channels, wanted, chance)
+        await _send_in_order(outbox, channels, wanted, chance)
     except Exception as fault:  # noqa: BLE001 - told by the caller
         return fault
     return None
 
 
 async def _send_in_order(
-    store: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
+    outbox: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
 ) -> None:
     """Send messages for one target one after the other; a slow one sends the rest back."""
     slow = False
@@ -127,18 +128,18 @@ async def _send_in_order(
         while left:
             delivery = left.popleft()
             if slow:
-                await store.mark_delivery(delivery, DeliveryState.PENDING, None, store.now())
+                await outbox.record(delivery, DeliveryState.PENDING, None, outbox.now())
             else:
-                slow = await _send(store, channels.get(delivery.channel), delivery, chance)
+                slow = await _send(outbox, channels.get(delivery.channel), delivery, chance)
     finally:
         for delivery in left:
-            store.keep(delivery, DeliveryState.PENDING, None, store.now())
+            outbox.keep(delivery, DeliveryState.PENDING, None, outbox.now())
 
 
-async def _send(store: _Hand, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
+async def _send(outbox: _Hand, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
     """Send one message and record what is known of it; true if the channel took too long."""
     if channel is None:
-        await _dead(store, delivery, f"no channel {delivery.channel!r} is configured")
+        await _dead(outbox, delivery, f"no channel {delivery.channel!r} is configured")
         return False
     try:
         async with asyncio.timeout(LONGEST_SEND):
@@ -147,35 +148,35 @@ async def _send(store: _Hand, channel: Channel | None, delivery: Delivery, chanc
             reach("delivery.sent")
     except TimeoutError:
         reason = f"the channel did not answer within {LONGEST_SEND:.0f} s"
-        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
+        await outbox.record(delivery, DeliveryState.UNKNOWN, reason, outbox.now())
         return True
     except ChannelRefused as refusal:
-        await _refused(store, delivery, refusal, chance)
+        await _refused(outbox, delivery, refusal, chance)
     except asyncio.CancelledError:
-        store.keep(delivery, DeliveryState.UNKNOWN, BROKEN_OFF, store.now())
+        outbox.keep(delivery, DeliveryState.UNKNOWN, BROKEN_OFF, outbox.now())
         raise
     except Exception as fault:
         log.warning("delivery.unknown", extra={"delivery_id": delivery.id}, exc_info=True)
         reason = f"{type(fault).__name__}: {fault}"
-        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
+        await outbox.record(delivery, DeliveryState.UNKNOWN, reason, outbox.now())
     else:
-        await store.mark_delivery(delivery, DeliveryState.SENT, None, store.now())
+        await outbox.record(delivery, DeliveryState.SENT, None, outbox.now())
     return False
 
 
 async def _refused(
-    store: _Hand, delivery: Delivery, refusal: ChannelRefused, chance: Random
+    outbox: _Hand, delivery: Delivery, refusal: ChannelRefused, chance: Random
 ) -> None:
     if refusal.final or delivery.tries >= DELIVERY_RETRY.attempts:
-        await _dead(store, delivery, str(refusal))
+        await _dead(outbox, delivery, str(refusal))
         return
     wait = delay(DELIVERY_RETRY, delivery.tries, chance.random())
-    again = store.now() + int(wait.total_seconds() * 1_000_000)
-    await store.mark_delivery(delivery, DeliveryState.PENDING, str(refusal), again)
+    again = outbox.now() + int(wait.total_seconds() * 1_000_000)
+    await outbox.record(delivery, DeliveryState.PENDING, str(refusal), again)
 
 
-async def _dead(store: _Hand, delivery: Delivery, why: str) -> None:
+async def _dead(outbox: _Hand, delivery: Delivery, why: str) -> None:
     """Give a message up, and say so."""
     facts = {"delivery_id": delivery.id, "run_id": delivery.run_id, "error": why}
     log.warning("delivery.dead", extra=facts)
-    await store.mark_delivery(delivery, DeliveryState.DEAD, why, store.now())
+    await outbox.record(delivery, DeliveryState.DEAD, why, outbox.now())

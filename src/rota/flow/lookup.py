@@ -8,8 +8,10 @@ from rota.errors import Invalid, NotFound
 from rota.model.runs import Run
 from rota.model.tasks import Task
 from rota.model.text import CONTROLS, INVISIBLE
-from rota.ports.store import Store
 from rota.rules.permissions import Caller, check_space, may_act_for
+from rota.store.store import Store
+from rota.store.tasks import find_space, find_task_in_space
+from rota.store.views import get_run
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 NAME_ADVICE = "write 1 to 128 letters, digits and _ . : / -, such as daily-report"
@@ -42,16 +44,16 @@ def check_new_name(name: str) -> None:
 async def get_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
     """Return a task by name."""
     check_space(caller, space)
-    found = await store.task_named(space, name)
+    found = await store.read(find_task_in_space, space, name)
     if found is None:
-        await store.find_space(space)  # which may be what is not there
+        await store.read(find_space, space)  # which may be what is not there
         raise NotFound("task", name, "see `rota task list`")
     return found
 
 
 async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
     """Return a run by id; one of another space is not there at all."""
-    run = await store.get_run(run_id)
+    run = await store.read(get_run, run_id)
     if run is None or not may_act_for(caller, run.space):
         raise run_not_found(run_id)
     return run

@@ -27,9 +27,14 @@ from rota.model.settlement import Settlement
 from rota.model.views import RunFilter
 from rota.ports.clock import Random
 from rota.ports.host import ArtifactFolder, ArtifactStore
-from rota.ports.store import Backups, Store, Workers
 from rota.rules.plans import plan_skipping_due
 from rota.rules.settlement import answer_by_default
+from rota.store.heartbeats import list_missed_heartbeats, record_missed_heartbeats
+from rota.store.outbox import list_orphaned_deliveries, record_delivery
+from rota.store.settlement import settle
+from rota.store.store import Database, Store
+from rota.store.views import list_questions, list_runs
+from rota.store.workers import fence_workers, list_expired_runs, list_lost_runs, prune_runs
 
 MAX_RESCUED = 500
 NEVER = 0
@@ -65,15 +70,17 @@ async def rescue(
     """
     now = store.now() if now is None else now
     if fence:
-        await store.fence(now, watched)
-    lost = await store.lost_runs(MAX_RESCUED, now if watched >= promise else NEVER)
+        await store.write(fence_workers, now, watched)
+    lost = await store.read(list_lost_runs, MAX_RESCUED, now if watched >= promise else NEVER)
     reports = [
         (run, AttemptReport(outcome=Lost(reason=RESTORED if run.restored else WORKER_GONE)))
         for run in lost
     ]
     settled = await settle_runs(store, reports, chance)
-    for delivery in await store.orphaned_deliveries(MAX_RESCUED):
-        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now())
+    for delivery in await store.read(list_orphaned_deliveries, MAX_RESCUED):
+        await store.write(
+            record_delivery, delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now()
+        )
     return sum(settled)
 
 
@@ -87,10 +94,10 @@ async def note_missed_heartbeats(
     its lease may be working, and a keeper may be alive until its home's promise ends; when neither
     can be, the run is lost, and rescue settles it.
     """
-    found = frozenset(await store.overdue(patience, MAX_RESCUED))
+    found = frozenset(await store.read(list_missed_heartbeats, patience, MAX_RESCUED))
     silent = {each: why for each in found & before if (why := _silence(each)) is not None}
     if silent:
-        await store.note_silence(silent)
+        await store.write(record_missed_heartbeats, silent)
     return found
 
 
@@ -105,9 +112,9 @@ async def expire(store: Store, chance: Random) -> int:
 
     A question that says what counts as its answer then gets that answer, and its run goes on.
     """
-    runs = await store.expired_runs(MAX_RESCUED)
+    runs = await store.read(list_expired_runs, MAX_RESCUED)
     waiting = [run.run_id for run in runs if run.state is RunState.WAITING]
-    questions = await store.list_questions(waiting) if waiting else []
+    questions = await store.read(list_questions, waiting) if waiting else []
     newest = {question.run_id: question for question in questions}
     ended: list[tuple[OpenRun, AttemptReport]] = []
     answered: list[Settlement] = []
@@ -118,7 +125,7 @@ async def expire(store: Store, chance: Random) -> int:
             answered.append(answer_by_default(run, asked, BY_DEFAULT, now))
         else:
             ended.append((run, AttemptReport(outcome=_out_of_time(run, asked))))
-    going_on = await store.settle(answered) if answered else []
+    going_on = await store.write(settle, answered) if answered else []
     return sum(going_on) + sum(await settle_runs(store, ended, chance))
 
 
@@ -134,10 +141,10 @@ KEEP = timedelta(days=30)
 MAX_PRUNED = 1_000
 
 
-async def prune(store: Workers, keep: timedelta = KEEP) -> bool:
+async def prune(store: Store, keep: timedelta = KEEP) -> bool:
     """Delete a batch of what ended longer ago than `keep`; true if there may be more."""
     before = store.now() - int(keep.total_seconds() * 1_000_000)
-    return await store.prune(before, MAX_PRUNED) == MAX_PRUNED
+    return await store.write(prune_runs, before, MAX_PRUNED) == MAX_PRUNED
 
 
 async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelta = KEEP) -> int:
@@ -166,20 +173,20 @@ async def _ended(store: Store, shelves: Sequence[ArtifactFolder]) -> dict[int, b
     left = sorted({shelf.run_id for shelf in shelves}, reverse=True)
     ended: dict[int, bool | None] = dict.fromkeys(left)
     while left:
-        page = await store.list_runs(RunFilter(before=RunId(left[0] + 1), limit=MAX_PRUNED))
+        page = await store.read(list_runs, RunFilter(before=RunId(left[0] + 1), limit=MAX_PRUNED))
         ended |= {run.id: run.state in FINISHED for run in page if run.id in ended}
         reached = page[-1].id if len(page) == MAX_PRUNED else 0
         left = [run_id for run_id in left if run_id < reached]
     return ended
 
 
-async def back_up(store: Backups, path: str, *, force: bool = False) -> Backup:
+async def back_up(store: Database, path: str, *, force: bool = False) -> Backup:
     """Write a backup of a store, while others go on working."""
     return await store.backup(path, force=force)
 
 
 async def restore(
-    store: Backups, path: str, *, as_it_stood: bool = False, force: bool = False
+    store: Database, path: str, *, as_it_stood: bool = False, force: bool = False
 ) -> RestoreResult:
     """Put a backup in the place of a store that nobody has open."""
     return await store.restore(path, None if as_it_stood else plan_skipping_due, force=force)

@@ -20,8 +20,11 @@ from rota.model.instants import from_micros, to_micros
 from rota.model.runs import QueueState, Run, RunState
 from rota.model.schedules import PAST_ASKED_FOR, ScheduleCursor, SchedulePlan
 from rota.model.views import RunFilter
-from rota.ports.store import Store
 from rota.rules.plans import MAX_SCHEDULES, RULE_ERRORS, plan_schedule, timetable_for
+from rota.store.plans import list_due_schedules, plan_due, promote_delayed
+from rota.store.store import Store
+from rota.store.tasks import align_schedules, get_tasks, list_waiting_schedules
+from rota.store.views import list_runs
 from rota.timing.timetable import Timetable
 
 log = logging.getLogger(__name__)
@@ -45,11 +48,11 @@ async def plan(store: Store) -> PlanResult:
 
     They go first: whether a slot runs depends on who stands in its lane.
     """
-    step = await store.plan_due(plan_schedule, MAX_SCHEDULES, waits=True)
+    step = await store.write(plan_due, plan_schedule, MAX_SCHEDULES, waits=True)
     promoted = 0
     if step.later_at is not None and step.later_at <= store.now():
-        promoted = await store.promote(MOST_PROMOTED)
-        step = await store.plan_due(plan_schedule, MAX_SCHEDULES)
+        promoted = await store.write(promote_delayed, MOST_PROMOTED)
+        step = await store.write(plan_due, plan_schedule, MAX_SCHEDULES)
     instants = [at for at in (step.slot_at, step.later_at) if at is not None]
     rest = max(0, min(instants) - store.now()) if instants else None
     if step.cut:
@@ -66,13 +69,13 @@ async def align(store: Store, zone_data: str) -> int:
     """Align every schedule unless that was done with these zone data; return how many moved."""
     mark = f"{EDITION}:{zone_data}"
     moved = last = 0
-    while standing := await store.standing_schedules(mark, last, MAX_ALIGNED):
+    while standing := await store.read(list_waiting_schedules, mark, last, MAX_ALIGNED):
         plans = [plan for plan in map(_aligned, standing) if plan is not None]
-        verdicts = await store.align_schedules(plans, None) if plans else []
+        verdicts = await store.write(align_schedules, plans, None) if plans else []
         moved += sum(verdicts)
         if all(verdicts):  # what changed in the meantime is looked at again
             last = standing[-1].id
-    await store.align_schedules([], mark)
+    await store.write(align_schedules, [], mark)
     if moved:
         log.warning("schedules.aligned", extra={"moved": moved})
     return moved
@@ -135,8 +138,8 @@ class PassPreview:
 async def preview_pass(store: Store) -> PassPreview:
     """Return what a pass that began now would plan and run."""
     now = store.now()
-    due = await store.due_schedules(MAX_SCHEDULES)
-    names = {task.id: task.name for task in await store.get_tasks([d.task_id for d in due])}
+    due = await store.read(list_due_schedules, MAX_SCHEDULES)
+    names = {task.id: task.name for task in await store.read(get_tasks, [d.task_id for d in due])}
     seen = []
     for schedule in due:
         plan = plan_schedule(schedule, now)
@@ -156,7 +159,7 @@ async def preview_pass(store: Store) -> PassPreview:
                 skipped=skipped,
             )
         )
-    queued = await store.list_runs(RunFilter(state=RunState.QUEUED, limit=MOST_READY))
+    queued = await store.read(list_runs, RunFilter(state=RunState.QUEUED, limit=MOST_READY))
     instant = from_micros(now)
     ready = [
         run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from rota.errors import RotaError
 from rota.model.attempt_requests import TALKING
@@ -14,30 +13,34 @@ from rota.model.runs import Lease, OpenRun, RunState
 from rota.model.settlement import PLAIN_SUCCESS, Settlement
 from rota.model.tasks import OnLost, Policy, Task, TaskKind
 from rota.ports.clock import Random
-from rota.ports.store import Definitions, Queue, Store, Talking
 from rota.rules.checks import can_reach_outside
 from rota.rules.settlement import SettlementContext, settle
 from rota.rules.task_spec import site_of
-
-
-class Settling(Definitions, Queue, Talking, Protocol):
-    """What settling needs: whose work it is, the queue, and what attempts have said."""
+from rota.store import settlement as store_settlement
+from rota.store.attempt_requests import (
+    attempts_waiting_for_answer,
+    list_started_attempts,
+    runs_with_outside_actions,
+)
+from rota.store.store import Store
+from rota.store.tasks import find_space, get_tasks
+from rota.store.views import list_successors
 
 
 async def settle_attempts(
-    store: Settling, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
+    store: Store, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
 ) -> list[bool]:
     """Settle ended attempts; false for those whose lease was somebody else's by then."""
-    return await store.settle(await decide_attempts(store, ended, chance))
+    return await store.write(store_settlement.settle, await decide_attempts(store, ended, chance))
 
 
 async def decide_attempts(
-    store: Settling, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
+    store: Store, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
 ) -> list[Settlement]:
     """Return what becomes of ended attempts, for the store to settle."""
-    followers = await store.successors(sorted({a.lease.task_id for a, _ in ended}))
+    followers = await store.read(list_successors, sorted({a.lease.task_id for a, _ in ended}))
     talking = [a.lease.run_id for a, _ in ended if a.lease.route in TALKING]
-    asked = await store.asked_of(talking) if talking else {}
+    asked = await store.read(attempts_waiting_for_answer, talking) if talking else {}
     outward = await _outward(
         store,
         [
@@ -88,7 +91,7 @@ def _plain_success(lease: Lease) -> Settlement:
     )
 
 
-async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
+async def _outward(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
     """Return the lost runs that may have done what cannot be taken back.
 
     A program that was never begun has done nothing. An agent with an open network may have done
@@ -98,12 +101,12 @@ async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> s
     """
     undecided = [one for one in lost if one[1].policy.on_lost is OnLost.AUTO]
     programs = [run_id for run_id, task, _ in undecided if task.kind is not TaskKind.PYTHON]
-    begun = await store.begun_of(programs) if programs else {}
+    begun = await store.read(list_started_attempts, programs) if programs else {}
     never = set(programs) - begun.keys()
     rest = [one for one in undecided if one[0] not in never]
     if not rest:
         return set()
-    return await store.outward_of([run_id for run_id, _, _ in rest]) | {
+    return await store.read(runs_with_outside_actions, [run_id for run_id, _, _ in rest]) | {
         run_id
         for run_id, task, outcome in rest
         if outcome.wrote
@@ -112,16 +115,20 @@ async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> s
     }
 
 
-async def _unbegun(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
+async def _unbegun(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
     """Return the lost runs of programs that were never begun: nobody has written one down."""
     programs = {run_id for run_id, task, _ in lost if task.kind is not TaskKind.PYTHON}
-    return programs - (await store.begun_of(sorted(programs))).keys() if programs else set()
+    return (
+        programs - (await store.read(list_started_attempts, sorted(programs))).keys()
+        if programs
+        else set()
+    )
 
 
-async def _is_open_agent(store: Settling, task: Task) -> bool:
+async def _is_open_agent(store: Store, task: Task) -> bool:
     if task.kind is not TaskKind.AGENT:
         return False
-    role = (await store.find_space(task.space)).role
+    role = (await store.read(find_space, task.space)).role
     try:
         return can_reach_outside(site_of(task.spec, role))
     except RotaError:  # a site that nothing can run at any more
@@ -132,7 +139,11 @@ async def settle_runs(
     store: Store, ended: Sequence[tuple[OpenRun, AttemptReport]], chance: Random
 ) -> list[bool]:
     """Settle runs that no attempt speaks for: lost, expired or cancelled ones."""
-    return await store.settle(await decide_runs(store, ended, chance)) if ended else []
+    return (
+        await store.write(store_settlement.settle, await decide_runs(store, ended, chance))
+        if ended
+        else []
+    )
 
 
 async def decide_runs(
@@ -140,10 +151,10 @@ async def decide_runs(
 ) -> list[Settlement]:
     """Return what becomes of runs that no attempt speaks for, for the store to settle."""
     task_ids = sorted({run.task_id for run, _ in ended})
-    tasks = {task.id: task for task in await store.get_tasks(task_ids)}
-    followers = await store.successors(task_ids)
+    tasks = {task.id: task for task in await store.read(get_tasks, task_ids)}
+    followers = await store.read(list_successors, task_ids)
     attempts = [run.run_id for run, _ in ended if run.state is RunState.RUNNING]
-    asked = await store.asked_of(attempts) if attempts else {}
+    asked = await store.read(attempts_waiting_for_answer, attempts) if attempts else {}
     lost = [
         (run.run_id, tasks[run.task_id], report.outcome)
         for run, report in ended

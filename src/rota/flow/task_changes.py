@@ -18,9 +18,13 @@ from rota.model.runs import OpenRun
 from rota.model.schedules import StoredSchedule
 from rota.model.settlement import Settlement
 from rota.model.tasks import Task
-from rota.ports.store import Store
 from rota.rules.plans import plan_schedule
 from rota.rules.settlement import SettlementContext, settle
+from rota.store.plans import apply_plans, list_due_schedules
+from rota.store.settlement import disable_task
+from rota.store.store import Store
+from rota.store.tasks import list_schedules
+from rota.store.workers import list_queued_runs
 
 Result = TypeVar("Result")
 
@@ -40,7 +44,7 @@ async def retry_if_stale(change: Callable[[], Awaitable[Result]]) -> Result:
 async def plan_due_then_list(store: Store, task_id: TaskId, now: int) -> list[StoredSchedule]:
     """Return the schedules of a task once nothing of them is due that was due at an instant."""
     while True:
-        found = await store.list_schedules([task_id])
+        found = await store.read(list_schedules, [task_id])
         due = [s for s in found if s.next_at is not None and to_micros(s.next_at) <= now]
         if not due:
             return found
@@ -50,8 +54,8 @@ async def plan_due_then_list(store: Store, task_id: TaskId, now: int) -> list[St
 
 async def plan_due_now(store: Store, schedule_id: ScheduleId) -> None:
     """Plan what is due of one schedule now, because it is about to be changed or dropped."""
-    for due in await store.due_schedules(1, schedule_id):
-        await store.apply_plans([plan_schedule(due, store.now())])
+    for due in await store.read(list_due_schedules, 1, schedule_id):
+        await store.write(apply_plans, [plan_schedule(due, store.now())])
 
 
 async def disable(store: Store, task: Task, reason: str, until: datetime | None) -> None:
@@ -60,10 +64,10 @@ async def disable(store: Store, task: Task, reason: str, until: datetime | None)
     done = False
     while not done:  # what a planner queues meanwhile is ended too
         await plan_due_then_list(store, task.id, now)
-        queued = await store.queued_runs_of(task.id, planned_only=True)
+        queued = await store.read(list_queued_runs, task.id, planned_only=True)
         unbegun = [run for run in queued if run.epoch == 0]
         ends = cancel_runs(unbegun, task, "its task was disabled", now)
-        done = await store.disable_task(task, reason, maybe_micros(until), ends)
+        done = await store.write(disable_task, task, reason, maybe_micros(until), ends)
 
 
 def cancel_runs(runs: list[OpenRun], task: Task, reason: str, now: int) -> list[Settlement]:

@@ -28,11 +28,14 @@ from rota.model.spaces import Limit, SpaceRole
 from rota.model.tasks import After, AfterOn, Policy, Task
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
 from rota.runtime.worker import FailureHook
+from rota.store.claims import set_limits
+from rota.store.store import Store
+from rota.store.tasks import add_space, add_thread
+from rota.store.views import list_questions
 
 Result = TypeVar("Result")
 
@@ -272,12 +275,12 @@ class Rota:
         """Open the store and write down the declared tasks; opening twice is harmless."""
         if self._open:
             return
-        await self.store.open()
+        await self.store.database.open()
         self._open = True
-        space = await self.store.add_space(MAIN, SpaceRole.MAIN, "UTC")
-        await self.store.add_thread(space.id, LOCAL_THREAD)
+        space = await self.store.write(add_space, MAIN, SpaceRole.MAIN, "UTC")
+        await self.store.write(add_thread, space.id, LOCAL_THREAD)
         if self._limits:
-            await self.store.set_limits(self._limits)
+            await self.store.write(set_limits, self._limits)
         for declared in self._declared.values():
             self._known[declared.name] = await tasks.put_task(
                 self.store,
@@ -296,7 +299,7 @@ class Rota:
         if self._open:
             self._open = False
             self._runner.close()
-            await self.store.close()
+            await self.store.database.close()
 
     def blocking(self) -> BlockingRota:
         """Return the same Rota for a program without an event loop."""
@@ -449,7 +452,7 @@ class Rota:
     async def questions(self, run_id: int) -> list[Question]:
         """Return the questions a run has asked, oldest first."""
         await lookup.find_run(self.store, LOCAL, run_id)
-        return await self.store.list_questions([run_id])
+        return await self.store.read(list_questions, [run_id])
 
     # work
 
@@ -475,7 +478,7 @@ class Rota:
         me = this_process()
         settings = SupervisorSettings(
             worker_id=me.worker_id,
-            home=self.store.path,
+            home=self.store.database.path,
             host=me.host,
             pid=me.pid,
             slots=self._slots,

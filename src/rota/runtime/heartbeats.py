@@ -22,8 +22,10 @@ from rota.model.views import LeaseRenewal
 from rota.ports.clock import Clock, Random
 from rota.ports.host import Gauge
 from rota.ports.runner import DurableRunner
-from rota.ports.store import Store
 from rota.runtime.poller import Poller
+from rota.store.heartbeats import record_heartbeats, record_machine_sample
+from rota.store.store import Database, Store
+from rota.store.workers import renew_worker
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class WorkerLease:
 
     async def run(self) -> None:
         """Renew until stopped, on a thread if the store can be opened a second time."""
-        second = self._store.again()
+        second = self._store.database.second()
         if second is None:
             await self.service.run()
             return
@@ -91,7 +93,7 @@ class WorkerLease:
         ).start()
         await self._ended.wait()
 
-    def _run_beside(self, store: Store, home: asyncio.AbstractEventLoop) -> None:
+    def _run_beside(self, store: Database, home: asyncio.AbstractEventLoop) -> None:
         try:
             asyncio.run(self._beside(store))
         finally:
@@ -115,7 +117,7 @@ class WorkerLease:
         except RuntimeError:  # its loop has ended, and so has it
             return
 
-    async def _beside(self, store: Store) -> None:
+    async def _beside(self, store: Database) -> None:
         self._own_loop = asyncio.get_running_loop()
         try:
             await self.service.run()
@@ -140,8 +142,8 @@ class WorkerLease:
     async def _renew(self, patience: float) -> LeaseRenewal:
         try:
             async with asyncio.timeout(patience):
-                await self._store.open()  # does nothing where it is open
-                return await self._store.renew(self._worker_id(), self.lease)
+                await self._store.database.open()  # does nothing where it is open
+                return await self._store.write(renew_worker, self._worker_id(), self.lease)
         except TimeoutError as error:
             message = f"the database did not answer within {patience:.1f} s"
             raise Unavailable(message) from error
@@ -223,14 +225,16 @@ class HeartbeatLoop:
         if self.keepers is not None:
             signs += await self.keepers.take_samples()
         if signs:
-            await self._store.beat(self._worker.id, signs, self._store.now() + self.patience)
+            await self._store.write(
+                record_heartbeats, self._worker.id, signs, self._store.now() + self.patience
+            )
         return len(signs)
 
     async def _step(self) -> float:
         await self.beat()
         if self._machine is not None:
             home, host, gauge = self._machine
-            await self._store.read_machine(self._worker.id, home, host, gauge())
+            await self._store.write(record_machine_sample, self._worker.id, home, host, gauge())
         return self._every
 
 

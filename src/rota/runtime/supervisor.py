@@ -28,12 +28,18 @@ from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
 from rota.ports.host import Gauge
 from rota.ports.runner import DurableRunner, Runner
-from rota.ports.store import Store
 from rota.runtime.clock import LeaseClock, SteadyClock, zone_data_mark
 from rota.runtime.event_loop import LagMonitor, LoopBlocks
 from rota.runtime.heartbeats import HEARTBEAT, WORKER_TTL, HeartbeatLoop, MachineInfo, WorkerLease
 from rota.runtime.poller import Poller
 from rota.runtime.worker import AttemptStop, FailureHook, Worker
+from rota.store.attempts import adopt_attempt, fence_home, list_kept_attempts
+from rota.store.clock_jumps import record_clock_jump
+from rota.store.outbox import next_delivery
+from rota.store.queue import rebuild_queue_heads
+from rota.store.store import Store
+from rota.store.views import list_workers
+from rota.store.workers import fence_other_workers, register_worker, retire_worker
 
 log = logging.getLogger(__name__)
 
@@ -158,15 +164,15 @@ class Supervisor:
 
     async def start(self) -> None:
         """Take the roles, register, and give back what an earlier process left behind."""
-        self._alone = await self._store.take_roles()
+        self._alone = await self._store.database.take_roles()
         if not await self._open_home():
             log.warning("keepers.taken")
         await self._register(self.worker.id)
         if self._alone:
-            await self._store.fence_others(self.worker.id)
+            await self._store.write(fence_other_workers, self.worker.id)
         await self._keep_step()
         await self._rescue()
-        await self._store.heal()
+        await self._store.write(rebuild_queue_heads)
         if "planner" in self.settings.roles:
             await align(self._store, zone_data_mark())
             await note_return(self._store)
@@ -218,7 +224,7 @@ class Supervisor:
                 self._has_home = False
                 await self._keepers.close()
         reach("drain.end")
-        await self._store.retire(self.worker.id)
+        await self._store.write(retire_worker, self.worker.id)
 
     async def idle(self) -> None:
         """Wait until nothing is due, nothing is ready and nothing is running or unsent."""
@@ -243,7 +249,7 @@ class Supervisor:
     async def _rescues_soon(self) -> bool:
         """Whether runs of others will be given back when the clock was watched for long enough."""
         now = from_micros(self._store.now())
-        workers = await self._store.list_workers()
+        workers = await self._store.read(list_workers)
         return any(w.running and not w.fenced and w.lease_until < now for w in workers)
 
     @property
@@ -274,12 +280,17 @@ class Supervisor:
             wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
             if not wanted or not self._has_home or not self._holds:
                 return
-            await self._store.fence_home(home, self.worker.id)
+            await self._store.write(fence_home, home, self.worker.id)
             for kept in wanted:
-                found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
-                adopted += make_assignments(found, self._store.incarnation)
+                found = await self._store.write(
+                    adopt_attempt, kept.run_id, kept.epoch, self.worker.id
+                )
+                adopted += make_assignments(found, self._store.database.incarnation)
             reach("kept.adopted")
-            stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
+            stands = {
+                (kept.run_id, kept.epoch): kept
+                for kept in await self._store.read(list_kept_attempts, home)
+            }
             for assignment in adopted:
                 lease = assignment.lease
                 now_kept = stands.get((lease.run_id, lease.epoch))
@@ -299,7 +310,8 @@ class Supervisor:
 
     async def _register(self, worker_id: str) -> None:
         settings, sent_at = self.settings, self._clock.monotonic()
-        await self._store.register(
+        await self._store.write(
+            register_worker,
             {
                 "id": worker_id,
                 "home": settings.home,
@@ -309,7 +321,7 @@ class Supervisor:
                 "routes": json.dumps(self.worker.routes()),
                 "slots": settings.slots,
                 "lease_until": self.pulse.lease,
-            }
+            },
         )
         self.pulse.took(sent_at)
 
@@ -323,7 +335,7 @@ class Supervisor:
         steady = self._steady
         trusted = steady.trusts(self._store.now())
         if (leap := steady.leap) is not None:
-            await self._store.note_leap(leap)
+            await self._store.write(record_clock_jump, leap)
             steady.leap = None if steady.leap is leap else steady.leap
         if steady.returned:
             steady.returned = False
@@ -337,7 +349,7 @@ class Supervisor:
     async def _plan_step(self) -> float:
         if not await self._trusts_clock():
             return DISTRUST_REST
-        if not self._store.elsewhere and self._due_at - self._store.now() < A_MOMENT:
+        if not self._store.database.remote and self._due_at - self._store.now() < A_MOMENT:
             self.worker.wake()  # so that its claim goes into the transaction of the plan
         planned = await plan(self._store)
         if planned.rest_micros is None:
@@ -349,7 +361,7 @@ class Supervisor:
     async def _deliver_step(self) -> float:
         if await self._deliver():
             return 0.0
-        next_at = await self._store.next_delivery()
+        next_at = await self._store.read(next_delivery)
         if next_at is None:
             return POSTMAN_POLL
         return min(POSTMAN_POLL, max(0.0, (next_at - self._store.now()) / 1_000_000))
@@ -366,7 +378,7 @@ class Supervisor:
         expired = await expire(self._store, self._chance)
         now = self._clock.monotonic()
         if now - self._healed_at >= HEAL_EVERY:
-            await self._store.heal()
+            await self._store.write(rebuild_queue_heads)
             self._healed_at = now
         if now - self._listened_at >= self.settings.heartbeat.total_seconds():
             self._unheard = await note_missed_heartbeats(
@@ -417,11 +429,11 @@ class Supervisor:
         worker_id = f"{self.settings.worker_id}~{self._lives}"
         await self._register(worker_id)
         if self._stopping:  # nobody else would retire it
-            await self._store.retire(worker_id)
+            await self._store.write(retire_worker, worker_id)
         else:
             self.worker.id = worker_id
             if self._keepers is not None and self._has_home:
-                await self._adopt(await self._store.kept_of(self._keepers.home))
+                await self._adopt(await self._store.read(list_kept_attempts, self._keepers.home))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

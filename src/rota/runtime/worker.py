@@ -33,8 +33,10 @@ from rota.model.runs import RunState
 from rota.model.settlement import Settlement
 from rota.ports.clock import Clock, Random
 from rota.ports.runner import Runner, failure
-from rota.ports.store import Store
 from rota.runtime.poller import Poller
+from rota.store.settlement import settle
+from rota.store.store import Store
+from rota.store.workers import get_open_runs, mark_stuck
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +85,9 @@ class Worker:
         self._full = False
         # Where another process does the store's work, a busy worker claims or settles one half of
         # its slots while the other half runs. Where it is done here, they would only take turns.
-        self._most_claimed = max(1, min(MAX_CLAIMED, slots // 2 if store.elsewhere else slots))
+        self._most_claimed = max(
+            1, min(MAX_CLAIMED, slots // 2 if store.database.remote else slots)
+        )
         self._idle = asyncio.Event()
         self._settled = asyncio.Event()
         self.claimer = Poller("claim", self._claim_step, clock, chance)
@@ -269,7 +273,7 @@ class Worker:
         try:
             told = [(assignment, report) for assignment, report, _ in batch]
             settlements = await decide_attempts(self._store, told, self._chance)
-            verdicts = await self._store.settle(settlements)
+            verdicts = await self._store.write(settle, settlements)
         except BaseException:
             self._ended = batch + self._ended
             raise
@@ -303,7 +307,7 @@ class Worker:
         self._strangers = unknown - strangers
         if strangers:
             log.warning("run.claim_unanswered", extra={"runs": len(strangers)})
-            runs = await self._store.open_runs(sorted(strangers))
+            runs = await self._store.read(get_open_runs, sorted(strangers))
             report = AttemptReport(outcome=Lost(reason="the answer to its claim was lost"))
             ours = [(run, report) for run in runs if run.state is RunState.RUNNING]
             await settle_runs(self._store, ours, self._chance)
@@ -360,7 +364,7 @@ class Worker:
                 return
             log.error("run.stuck", extra={"run_id": lease.run_id})
             try:
-                await self._store.mark_stuck(lease.run_id, lease.epoch)
+                await self._store.write(mark_stuck, lease.run_id, lease.epoch)
                 marked = True
             except Unavailable as error:
                 log.warning("run.stuck_unmarked", extra={"error": str(error)})

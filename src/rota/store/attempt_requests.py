@@ -35,61 +35,20 @@ from rota.store import tasks
 from rota.store.outbox import files_text, mail_text
 from rota.store.queue import queue_runs
 from rota.store.quotas import check_queued
-from rota.store.transactions import DELIVERIES, Dialect, QueryRows, Row, Transaction, one
+from rota.store.transactions import DELIVERIES, QueryRows, Row, Transaction, one
 
 
-class Talking(Dialect):
-    """The operations of attempts that say something, over a dialect's transactions."""
-
-    async def defer(
-        self, speaker: AttemptRef, operations: Sequence[DeferredOperation]
-    ) -> list[DeferredResult]:
-        """Keep operations until the attempt ends, all or none; Conflict if they are too many."""
-        return await self.write(defer, speaker, operations, self.now())
-
-    async def do_once(
-        self, speaker: AttemptRef, name: str, result: str, delivery: NewDelivery | None = None
-    ) -> Effect:
-        """Record an effect, with its message in the outbox; or return the one that was before."""
-        return await self.write(do_once, speaker, name, result, delivery, self.now())
-
-    async def find_effect(self, speaker: AttemptRef, name: str) -> Effect | None:
-        """Return an effect of a slot by its name."""
-        return await self.read(find_effect, speaker, name)
-
-    async def outward_of(self, run_ids: Sequence[int]) -> set[RunId]:
-        """Return the runs of which something has left."""
-        return await self.read(has_acted_outside, list(run_ids))
-
-    async def begun_of(self, run_ids: Sequence[int]) -> dict[RunId, bool]:
-        """Return the runs whose kept attempt was begun, and whether it could write outside."""
-        return await self.read(started_outside, list(run_ids))
-
-    async def asked_of(self, run_ids: Sequence[int]) -> dict[RunId, WaitingForAnswer]:
-        """Return what running attempts have asked and wait to be settled for."""
-        return await self.read(asked_of, list(run_ids))
-
-    async def deferred_of(
-        self, run_ids: Sequence[int]
-    ) -> list[tuple[RunId, Epoch, DeferredOperation]]:
-        """Return what is deferred, in order."""
-        return await self.read(deferred_of, list(run_ids))
-
-    async def overstaying(self, home: str, before: int) -> list[tuple[RunId, Epoch]]:
-        """Return the kept attempts of a home that asked before an instant and still go on."""
-        return await self.read(overstaying, home, before)
-
-
-async def defer(
-    session: Transaction, speaker: AttemptRef, operations: Sequence[DeferredOperation], now: int
+async def defer_operations(
+    tx: Transaction, speaker: AttemptRef, operations: Sequence[DeferredOperation]
 ) -> list[DeferredResult]:
     """Keep what is neither deferred nor done already."""
-    await _hold(session, speaker, "hold_deferring")
+    now = tx.now()
+    await _hold(tx, speaker, "hold_deferring")
     names = [operation.name for operation in operations if operation.name is not None]
     deferred = {
-        row[0] for row in await session.rows("deferred_names", run_id=speaker.run_id, names=names)
+        row[0] for row in await tx.rows("deferred_names", run_id=speaker.run_id, names=names)
     }
-    done = {effect.name for effect in await _effects(session, speaker, names)}
+    done = {effect.name for effect in await _effects(tx, speaker, names)}
     puts: list[DeferredResult] = []
     new: list[DeferredOperation] = []
     for operation in operations:
@@ -102,15 +61,15 @@ async def defer(
             new.append(operation)
             deferred.add(operation.name or "")
     if new:
-        await _insert(session, speaker, new, now)
+        await _insert(tx, speaker, new, now)
     return puts
 
 
 async def _insert(
-    session: Transaction, speaker: AttemptRef, new: list[DeferredOperation], now: int
+    tx: Transaction, speaker: AttemptRef, new: list[DeferredOperation], now: int
 ) -> None:
     count, size, last, asked, subtasks = (
-        await session.rows("measure_deferred", run_id=speaker.run_id, epoch=speaker.epoch)
+        await tx.rows("measure_deferred", run_id=speaker.run_id, epoch=speaker.epoch)
     )[0]
     wanted = sum(operation.kind is DeferredKind.SUBTASK for operation in new)
     if asked and any(operation.kind is DeferredKind.QUESTION for operation in new):
@@ -125,39 +84,35 @@ async def _insert(
             message = f"run {speaker.run_id} would defer {number} {noun}, at most {most} are kept"
             raise Conflict(message)
     if wanted:
-        await check_queued(session, speaker.space_id, wanted)
+        await check_queued(tx, speaker.space_id, wanted)
     rows = QueryRows(
         {"seq": last + index, "kind": o.kind.value, "name": o.name, "data": o.data}
         for index, o in enumerate(new, 1)
     )
-    await session.run(
-        "insert_deferred", run_id=speaker.run_id, epoch=speaker.epoch, rows=rows, now=now
-    )
+    await tx.run("insert_deferred", run_id=speaker.run_id, epoch=speaker.epoch, rows=rows, now=now)
 
 
-async def do_once(
-    session: Transaction,
+async def record_effect(
+    tx: Transaction,
     speaker: AttemptRef,
     name: str,
     result: str,
-    delivery: NewDelivery | None,
-    now: int,
+    delivery: NewDelivery | None = None,
 ) -> Effect:
     """Record an effect and put its message into the outbox, unless it was done before."""
-    await _hold(session, speaker, "lock_held")
-    before = await _effects(session, speaker, [name])
+    now = tx.now()
+    await _hold(tx, speaker, "lock_held")
+    before = await _effects(tx, speaker, [name])
     if before:
         return before[0]
-    if (await session.rows("count_effects", run_id=speaker.run_id))[0][0] >= MAX_EFFECTS:
+    if (await tx.rows("count_effects", run_id=speaker.run_id))[0][0] >= MAX_EFFECTS:
         message = f"run {speaker.run_id} has had {MAX_EFFECTS} effects, and may have no more"
         raise Conflict(message)
     if delivery is not None:
-        await send(session, [(speaker.run_id, delivery)], now, early=True)
-        row = await one(session, "delivery_by_key", key=delivery.dedupe_key)
+        await send(tx, [(speaker.run_id, delivery)], now, early=True)
+        row = await one(tx, "delivery_by_key", key=delivery.dedupe_key)
         result = json.dumps({"delivery": None if row is None else row[0]})
-    await session.run(
-        "insert_effects", rows=QueryRows([_effect(speaker, name, result, 1)]), now=now
-    )
+    await tx.run("insert_effects", rows=QueryRows([_effect(speaker, name, result, 1)]), now=now)
     return Effect(name=name, result=result, run_id=speaker.run_id, at=from_micros(now))
 
 
@@ -173,52 +128,54 @@ def _effect(speaker: AttemptRef, name: str, result: str, early: int) -> dict[str
     }
 
 
-async def _hold(session: Transaction, speaker: AttemptRef, query: str) -> None:
+async def _hold(tx: Transaction, speaker: AttemptRef, query: str) -> None:
     """Make sure that the run is the speaker's, and stays it until this is over."""
-    row = await one(session, query, run_id=speaker.run_id, epoch=speaker.epoch)
+    row = await one(tx, query, run_id=speaker.run_id, epoch=speaker.epoch)
     if row is None:
         raise Fenced(speaker.run_id, speaker.epoch)
 
 
-async def find_effect(session: Transaction, speaker: AttemptRef, name: str) -> Effect | None:
+async def find_effect(tx: Transaction, speaker: AttemptRef, name: str) -> Effect | None:
     """Return an effect of a slot by its name."""
-    found = await _effects(session, speaker, [name])
+    found = await _effects(tx, speaker, [name])
     return found[0] if found else None
 
 
-async def _effects(session: Transaction, speaker: AttemptRef, names: list[str]) -> list[Effect]:
+async def _effects(tx: Transaction, speaker: AttemptRef, names: list[str]) -> list[Effect]:
     if not names:
         return []
     return [
         Effect(name=name, result=result, run_id=RunId(run_id), at=from_micros(at), again=True)
-        for name, result, run_id, at in await session.rows(
+        for name, result, run_id, at in await tx.rows(
             "find_effects", task_id=speaker.task_id, slot=speaker.slot, names=names
         )
     ]
 
 
-async def asked_of(session: Transaction, run_ids: list[int]) -> dict[RunId, WaitingForAnswer]:
+async def attempts_waiting_for_answer(
+    tx: Transaction, run_ids: Sequence[int]
+) -> dict[RunId, WaitingForAnswer]:
     """Return what running attempts have asked."""
-    found = await session.rows("asked_of", ids=run_ids)
+    found = await tx.rows("asked_of", ids=run_ids)
     return {RunId(run_id): _asked(json.loads(data)) for run_id, data in found}
 
 
-async def has_acted_outside(session: Transaction, run_ids: list[int]) -> set[RunId]:
+async def runs_with_outside_actions(tx: Transaction, run_ids: Sequence[int]) -> set[RunId]:
     """Return the runs of which something has left."""
-    return {RunId(row[0]) for row in await session.rows("outward_of", ids=run_ids)}
+    return {RunId(row[0]) for row in await tx.rows("outward_of", ids=run_ids)}
 
 
-async def started_outside(session: Transaction, run_ids: list[int]) -> dict[RunId, bool]:
+async def list_started_attempts(tx: Transaction, run_ids: Sequence[int]) -> dict[RunId, bool]:
     """Return the runs whose kept attempt was begun, and whether it could write outside."""
-    return {RunId(row[0]): bool(row[1]) for row in await session.rows("begun_of", ids=run_ids)}
+    return {RunId(row[0]): bool(row[1]) for row in await tx.rows("begun_of", ids=run_ids)}
 
 
 def _asked(record: dict[str, Any]) -> WaitingForAnswer:
     return from_json(WaitingForAnswer, record)
 
 
-async def deferred_of(
-    session: Transaction, run_ids: list[int]
+async def list_deferred_operations(
+    tx: Transaction, run_ids: Sequence[int]
 ) -> list[tuple[RunId, Epoch, DeferredOperation]]:
     """Return what is deferred, in order."""
     return [
@@ -227,20 +184,22 @@ async def deferred_of(
             Epoch(epoch),
             DeferredOperation(kind=DeferredKind(kind), data=data, name=name),
         )
-        for run_id, epoch, kind, name, data in await session.rows("deferred_of", ids=run_ids)
+        for run_id, epoch, kind, name, data in await tx.rows("deferred_of", ids=run_ids)
     ]
 
 
-async def overstaying(session: Transaction, home: str, before: int) -> list[tuple[RunId, Epoch]]:
+async def list_overdue_waiting_attempts(
+    tx: Transaction, home: str, before: int
+) -> list[tuple[RunId, Epoch]]:
     """Return kept attempts that have asked and go on."""
-    found = await session.rows("overstaying", home=home, before=before)
+    found = await tx.rows("overstaying", home=home, before=before)
     return [(RunId(run_id), Epoch(epoch)) for run_id, epoch in found]
 
 
 # what a settlement does
 
 
-async def settle_deferred(session: Transaction, moved: Iterable[Settlement], now: int) -> None:
+async def settle_deferred(tx: Transaction, moved: Iterable[Settlement], now: int) -> None:
     """Apply what successes deferred, and drop what other ends leave.
 
     An attempt that failed takes its own with it, and a run that ended all there is. What was
@@ -259,20 +218,20 @@ async def settle_deferred(session: Transaction, moved: Iterable[Settlement], now
             asked.append(s.run_id)
         elif s.was is RunState.RUNNING:
             failed.append({"run_id": s.run_id, "epoch": s.epoch})
-    ended += await _apply_of(session, succeeded, now) if succeeded else ()
+    ended += await _apply_of(tx, succeeded, now) if succeeded else ()
     if asked:
-        await session.run("drop_asked", ids=asked)
+        await tx.run("drop_asked", ids=asked)
     if failed:
-        await session.run("drop_attempts_deferred", rows=failed)
+        await tx.run("drop_attempts_deferred", rows=failed)
     if ended:
-        await session.run("drop_deferred", ids=sorted(ended))
+        await tx.run("drop_deferred", ids=sorted(ended))
 
 
-async def _apply_of(session: Transaction, succeeded: dict[int, Settlement], now: int) -> set[int]:
+async def _apply_of(tx: Transaction, succeeded: dict[int, Settlement], now: int) -> set[int]:
     """Apply what runs deferred, in order, and return which of them deferred anything."""
-    rows = await session.rows("deferred_of", ids=sorted(succeeded))
+    rows = await tx.rows("deferred_of", ids=sorted(succeeded))
     if rows:
-        await _apply(session, [_Due(succeeded[row[0]], row) for row in rows], now)
+        await _apply(tx, [_Due(succeeded[row[0]], row) for row in rows], now)
         reach("settle.deferred")
     return {row[0] for row in rows}
 
@@ -305,36 +264,36 @@ class _Due(NamedTuple):
         }
 
 
-async def _apply(session: Transaction, due: list[_Due], now: int) -> None:
+async def _apply(tx: Transaction, due: list[_Due], now: int) -> None:
     for one_due in due:
-        await _remember(session, one_due, now)
+        await _remember(tx, one_due)
     messages = [d for d in due if d.kind is DeferredKind.MESSAGE]
     if messages:
         effects = QueryRows(d.effect(json.dumps({"to": d.data["to"]})) for d in messages)
-        new = {tuple(row) for row in await session.rows("insert_effects", rows=effects, now=now)}
+        new = {tuple(row) for row in await tx.rows("insert_effects", rows=effects, now=now)}
         wanted = [d for d in messages if (d.settlement.task_id, d.data["slot"], d.row[3]) in new]
         sends = [(d.settlement.run_id, from_json(NewDelivery, d.data["delivery"])) for d in wanted]
-        await send(session, sends, now, early=False)
+        await send(tx, sends, now, early=False)
     subtasks = [d for d in due if d.kind is DeferredKind.SUBTASK]
     if subtasks:
-        queued = await queue_runs(session, [_batch(d.data) for d in subtasks], now)
+        queued = await queue_runs(tx, [_batch(d.data) for d in subtasks], now)
         effects = QueryRows(
             d.effect(json.dumps({"run": made[0].run_id}))
             for d, made in zip(subtasks, queued, strict=True)
         )
-        await session.run("insert_effects", rows=effects, now=now)
+        await tx.run("insert_effects", rows=effects, now=now)
 
 
-async def _remember(session: Transaction, due: _Due, now: int) -> None:
+async def _remember(tx: Transaction, due: _Due) -> None:
     task_id, data = due.settlement.task_id, due.data
     match due.kind:
         case DeferredKind.STATE:
-            await tasks.put_state(session, task_id, data["key"], data["value"], data["who"], now)
+            await tasks.put_state(tx, task_id, data["key"], data["value"], data["who"])
         case DeferredKind.FORGET:
-            await tasks.drop_state(session, task_id, data["key"])
+            await tasks.drop_state(tx, task_id, data["key"])
         case DeferredKind.SEEN:
             items = [(item[0], item[1], item[2]) for item in data["items"]]
-            await tasks.mark_seen(session, task_id, items, now)
+            await tasks.mark_seen(tx, task_id, items)
         case _:
             return
 
@@ -346,23 +305,23 @@ def _batch(data: dict[str, Any]) -> RunBatch:
 
 
 async def send_during_run(
-    session: Transaction, run_id: int, messages: Sequence[ProgressNotice], now: int
+    tx: Transaction, run_id: int, messages: Sequence[ProgressNotice], now: int
 ) -> None:
     """Put what people are told of a run that goes on into the outbox, within its bounds."""
     sends: list[tuple[int, NewDelivery]] = []
     for delivery, most, gap in messages:
         if most is not None:
-            await send(session, sends, now, early=True)
+            await send(tx, sends, now, early=True)
             sends.clear()
-            told, last = (await session.rows("told_on_the_way", run_id=run_id))[0]
+            told, last = (await tx.rows("told_on_the_way", run_id=run_id))[0]
             if told >= most or (last is not None and now - last < gap):
                 continue
         sends.append((run_id, delivery))
-    await send(session, sends, now, early=True)
+    await send(tx, sends, now, early=True)
 
 
 async def send(
-    session: Transaction, sends: Sequence[tuple[int, NewDelivery]], now: int, *, early: bool
+    tx: Transaction, sends: Sequence[tuple[int, NewDelivery]], now: int, *, early: bool
 ) -> None:
     """Put messages of runs into the outbox; one that is there already is not put there again."""
     rows = QueryRows(
@@ -381,5 +340,5 @@ async def send(
         for run_id, delivery in sends
     )
     if rows:
-        await session.run("insert_deliveries", rows=rows, now=now)
-        session.wake(DELIVERIES)
+        await tx.run("insert_deliveries", rows=rows, now=now)
+        tx.wake(DELIVERIES)

@@ -271,38 +271,38 @@ JUMPING = ("runs", "questions", "deliveries", "events")
 
 
 async def adjust_restored_rows(
-    session: Transaction, backup: Backup, pass_over: Decide | None, now: int
+    tx: Transaction, backup: Backup, pass_over: Decide | None, now: int
 ) -> RestoredSpan:
     """Settle what the time since the backup means, and rebuild what claiming caches.
 
     Without `pass_over` nothing has happened since: slots are left to the catch-up policy, and only
     messages that were being sent are in doubt.
     """
-    slots = 0 if pass_over is None else await _pass_over(session, pass_over, now)
+    slots = 0 if pass_over is None else await _pass_over(tx, pass_over, now)
     states = ["sending"] if pass_over is None else ["pending", "sending"]
-    messages = await _doubt(session, states, now)
+    messages = await _doubt(tx, states, now)
     # Positions of the other life mean nothing in this one; its cursors are told apart anyway.
-    await session.run("note_fact", name=PRUNED, value="0.0")
-    await session.run("note_fact", name=RESTORED, value=str(now))
-    running = (await session.rows("count_running"))[0][0]
-    await queue.rebuild_queue_heads(session, now)
+    await tx.run("note_fact", name=PRUNED, value="0.0")
+    await tx.run("note_fact", name=RESTORED, value=str(now))
+    running = (await tx.rows("count_running"))[0][0]
+    await queue.rebuild_queue_heads(tx)
     data = {"from": backup.incarnation, "at": backup.at.isoformat(), "slots": slots}
     event: dict[str, object] = {"name": EventName.RESTORED.value, "data": json.dumps(data)}
-    await session.run("insert_events", rows=QueryRows([event]), now=now)
+    await tx.run("insert_events", rows=QueryRows([event]), now=now)
     return RestoredSpan(slots=slots, messages=messages, running=running)
 
 
-async def _pass_over(session: Transaction, pass_over: Decide, now: int) -> int:
+async def _pass_over(tx: Transaction, pass_over: Decide, now: int) -> int:
     slots = 0
-    while due := await store_plans.due(session, now, MOST, None):
+    while due := await store_plans.list_due_schedules(tx, MOST):
         plans = [pass_over(schedule, now) for schedule in due]
-        await store_plans.apply_plans(session, plans, now)
+        await store_plans.apply_plans(tx, plans)
         slots += sum(entry.count for p in plans for entry in p.ledger)
     return slots
 
 
-async def _doubt(session: Transaction, states: list[str], now: int) -> int:
-    rows = await session.rows("doubt_deliveries", states=states, error=DOUBT)
+async def _doubt(tx: Transaction, states: list[str], now: int) -> int:
+    rows = await tx.rows("doubt_deliveries", states=states, error=DOUBT)
     events = QueryRows(
         {
             "name": EventName.DELIVERY_UNKNOWN.value,
@@ -312,7 +312,7 @@ async def _doubt(session: Transaction, states: list[str], now: int) -> int:
         for row in rows
     )
     if events:
-        await session.run("insert_events", rows=events, now=now)
+        await tx.run("insert_events", rows=events, now=now)
     return len(events)
 
 

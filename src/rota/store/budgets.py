@@ -24,87 +24,48 @@ from rota.model.budgets import (
 from rota.model.runs import RunState
 from rota.model.settlement import Settlement
 from rota.store.queue import LATER
-from rota.store.transactions import Dialect, QueryRows, Row, Transaction
-
-
-class Spending(Dialect):
-    """The operations of budgets, over a dialect's transactions."""
-
-    async def set_budget(self, scope: BudgetScope, key: int, caps: BudgetCaps, who: str) -> None:
-        """Replace the budget of a task or space; without caps it is taken away."""
-        await self.write(set_budget, scope, key, caps, who, self.now())
-
-    async def budgets_of(self, task_id: int, space_id: int) -> dict[BudgetScope, BudgetCaps]:
-        """Return the caps that hold for the runs of a task."""
-        return await self.read(budgets_of, task_id, space_id)
-
-    async def reserve(
-        self, spender: BudgetHolder, worker: str, least: Amounts, most: Amounts
-    ) -> Amounts | BudgetRefusal | None:
-        """Set aside up to `most` for an attempt, in the place of what was; one at a time."""
-        return await self.write(reserve, spender, worker, least, most)
-
-    async def spent_by(self, run_id: int) -> list[DailyUsage]:
-        """Return what the attempts of a run have used, oldest first."""
-        return await self.read(spent_by, run_id)
-
-    async def history_of(self, task_id: int, most: int) -> list[Amounts]:
-        """Return what the newest finished runs of a task have used, each with all its attempts."""
-        return await self.read(history_of, task_id, most)
-
-    async def times_of(self, task_id: int, most: int) -> list[Amounts]:
-        """Return how long the newest finished runs of a task have worked, and nothing else."""
-        return await self.read(times_of, task_id, most)
-
-    async def used_on(self, scope: BudgetScope, key: int, day: str) -> BudgetUsage:
-        """Return what a task or a space has used on a day, and what is set aside beside that."""
-        return await self.read(used_on, scope, key, day)
-
-    async def held_back(self, space_id: int | None) -> tuple[int, str | None]:
-        """Return how many runs budgets hold back, and why one of them."""
-        return await self.read(held_back, space_id)
+from rota.store.transactions import QueryRows, Row, Transaction
 
 
 async def set_budget(
-    session: Transaction, scope: BudgetScope, key: int, caps: BudgetCaps, who: str, now: int
+    tx: Transaction, scope: BudgetScope, key: int, caps: BudgetCaps, who: str
 ) -> None:
     """Replace a budget, and let what it held back try again."""
+    now = tx.now()
     if caps:
         told = {unit: getattr(caps, unit) for unit in UNITS}
-        await session.run("put_budget", scope=scope.value, key=key, who=who, now=now, **told)
+        await tx.run("put_budget", scope=scope.value, key=key, who=who, now=now, **told)
     else:
-        await session.run("drop_budget", scope=scope.value, key=key)
+        await tx.run("drop_budget", scope=scope.value, key=key)
     space = key if scope is BudgetScope.SPACE else None
     task = None if scope is BudgetScope.SPACE else key
-    await session.run("free_held_back", task_id=task, space_id=space, now=now)
-    session.wake(LATER)
+    await tx.run("free_held_back", task_id=task, space_id=space, now=now)
+    tx.wake(LATER)
 
 
-async def budgets_of(
-    session: Transaction, task_id: int, space_id: int
+async def budgets_for_task(
+    tx: Transaction, task_id: int, space_id: int
 ) -> dict[BudgetScope, BudgetCaps]:
     """Return the caps that hold for the runs of a task."""
-    rows = await session.rows("read_budgets", task_id=task_id, space_id=space_id)
+    rows = await tx.rows("read_budgets", task_id=task_id, space_id=space_id)
     return {BudgetScope(row[0]): _caps(row[1:]) for row in rows}
 
 
-async def reserve(
-    session: Transaction, spender: BudgetHolder, worker: str, least: Amounts, most: Amounts
+async def reserve_budget(
+    tx: Transaction, spender: BudgetHolder, worker: str, least: Amounts, most: Amounts
 ) -> Amounts | BudgetRefusal | None:
     """Set something aside, if the run is still the worker's and the day has enough left."""
     own = {"run_id": spender.run_id, "epoch": spender.epoch}
-    if not await session.rows("hold_spender", worker=worker, **own):
+    if not await tx.rows("hold_spender", worker=worker, **own):
         return None
-    rows = await session.rows("lock_budgets", task_id=spender.task_id, space_id=spender.space_id)
+    rows = await tx.rows("lock_budgets", task_id=spender.task_id, space_id=spender.space_id)
     granted = dict(most)
     for row in rows:
         scope = BudgetScope(row[0])
         if scope is BudgetScope.RUN:
             continue
         key = spender.space_id if scope is BudgetScope.SPACE else spender.task_id
-        sums = await session.rows(
-            "sum_spending", scope=scope.value, key=key, day=spender.day, **own
-        )
+        sums = await tx.rows("sum_spending", scope=scope.value, key=key, day=spender.day, **own)
         used, aside = _amounts(sums[0][:5]), _amounts(sums[0][5:])
         for unit, cap in _caps(row[1:]).only(spender.units):
             unused = max(cap - getattr(used, unit), 0)
@@ -113,7 +74,7 @@ async def reserve(
             if left < max(getattr(least, unit), 1):
                 return BudgetRefusal(scope, unit, cap, left, others)
             granted[unit] = min(granted[unit], left)
-    await session.run(
+    await tx.run(
         "put_spending",
         space_id=spender.space_id,
         task_id=spender.task_id,
@@ -125,51 +86,49 @@ async def reserve(
     return Amounts(**granted)
 
 
-async def spent_by(session: Transaction, run_id: int) -> list[DailyUsage]:
+async def usage_of_run(tx: Transaction, run_id: int) -> list[DailyUsage]:
     """Return what the attempts of a run have used, oldest first."""
     return [
         DailyUsage(run_id, row[0], _amounts(row[1:6]), bool(row[6]), row[7])
-        for row in await session.rows("spending_of_run", run_id=run_id)
+        for row in await tx.rows("spending_of_run", run_id=run_id)
     ]
 
 
-async def history_of(session: Transaction, task_id: int, most: int) -> list[Amounts]:
+async def usage_history(tx: Transaction, task_id: int, most: int) -> list[Amounts]:
     """Return what the newest finished runs of a task have used."""
-    rows = await session.rows("spending_history", task_id=task_id, most=most)
+    rows = await tx.rows("spending_history", task_id=task_id, most=most)
     return [_amounts(row) for row in rows]
 
 
-async def times_of(session: Transaction, task_id: int, most: int) -> list[Amounts]:
+async def duration_history(tx: Transaction, task_id: int, most: int) -> list[Amounts]:
     """Return how long the newest finished runs of a task have worked."""
-    rows = await session.rows("times_of", task_id=task_id, most=most)
+    rows = await tx.rows("times_of", task_id=task_id, most=most)
     return [Amounts(seconds=int(row[0])) for row in rows]
 
 
-async def used_on(session: Transaction, scope: BudgetScope, key: int, day: str) -> BudgetUsage:
+async def usage_on_day(tx: Transaction, scope: BudgetScope, key: int, day: str) -> BudgetUsage:
     """Return what a task or a space has used on a day, and what is set aside beside that."""
     own = {"run_id": 0, "epoch": 0}
-    rows = await session.rows("sum_spending", scope=scope.value, key=key, day=day, **own)
+    rows = await tx.rows("sum_spending", scope=scope.value, key=key, day=day, **own)
     return BudgetUsage(_amounts(rows[0][:5]), _amounts(rows[0][5:]))
 
 
-async def held_back(session: Transaction, space_id: int | None) -> tuple[int, str | None]:
+async def count_held_by_budget(tx: Transaction, space_id: int | None) -> tuple[int, str | None]:
     """Return how many runs budgets hold back, and why one of them."""
-    rows = await session.rows("count_held_back", space_id=space_id)
+    rows = await tx.rows("count_held_back", space_id=space_id)
     return rows[0][0], rows[0][1]
 
 
-async def add_used(
-    session: Transaction, run_id: int, epoch: int, heard: Iterable[OutputChunk]
-) -> None:
+async def add_used(tx: Transaction, run_id: int, epoch: int, heard: Iterable[OutputChunk]) -> None:
     """Count what an attempt has said that it used, with the words in which it said so."""
     told = [part.used for part in heard if part.used is not None]
     used = sum((one.used for one in told), Amounts())
     if used:
         priced = int(any(one.priced for one in told))
-        await session.run("add_spending", run_id=run_id, epoch=epoch, priced=priced, **dict(used))
+        await tx.run("add_spending", run_id=run_id, epoch=epoch, priced=priced, **dict(used))
 
 
-async def close(session: Transaction, settlements: Sequence[Settlement], now: int) -> None:
+async def close(tx: Transaction, settlements: Sequence[Settlement], now: int) -> None:
     """End what was set aside for attempts that have ended, and count their time."""
     rows = QueryRows(
         {
@@ -182,7 +141,7 @@ async def close(session: Transaction, settlements: Sequence[Settlement], now: in
         if s.was is RunState.RUNNING
     )
     if rows:
-        await session.run("close_spending", rows=rows, now=now)
+        await tx.run("close_spending", rows=rows, now=now)
 
 
 def _amounts(row: Row) -> Amounts:

@@ -14,7 +14,7 @@ space by priority, then age. A lane offers only its head, and none while one of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,10 +39,6 @@ _PRIORITY, _AVAILABLE, _TASK_VERSION, _HEAD, _GROUP, _METERED = range(_LEASE_END
 
 def _order(row: Row) -> tuple[int, int, int]:
     return (-row[_PRIORITY], row[_AVAILABLE], row[0])
-
-
-Known = dict[int, tuple[int, Task]]
-"""Tasks as an earlier claim read them, each with its version."""
 
 
 @dataclass(slots=True)
@@ -77,74 +73,71 @@ class _Turn(NamedTuple):
     now: int
 
 
-async def claim(
-    session: Transaction,
+async def claim_runs(
+    tx: Transaction,
     worker: str,
     pools: Sequence[str],
     routes: Sequence[str],
     want: int,
-    clock: Callable[[], int],
-    known: Known,
 ) -> ClaimResult:
     """Lease up to `want` ready runs of the given routes to a worker, at an instant from within.
 
     What was planned in the same transaction is among them, and begins after that.
     """
-    await session.enter_claim()
-    now = clock()
-    pings = await take_pings(session, worker)
+    await tx.enter_claim()
+    now = tx.now()
+    pings = await take_pings(tx, worker)
     if pings is None:
         return ClaimResult(leases=[], tasks={}, answers={})
-    fresh, quiet = await apply_claim_hints(session, pings)
+    fresh, quiet = await apply_claim_hints(tx, pings)
     turn, catch = _Turn(worker, want, now), _Catch()
     if quiet:
         room = LimitHeadroom()
-        fresh = await _serve_fresh(session, fresh, pools, set(routes), turn, catch)
+        fresh = await _serve_fresh(tx, fresh, pools, set(routes), turn, catch)
     else:
-        room = await read_room(session, now)
+        room = await read_room(tx, now)
     if fresh:
-        await open_new_heads(session, fresh, now)
+        await open_new_heads(tx, fresh, now)
     more = bool(fresh) or not quiet
     for number in range(MOST_ROUNDS if more else 0):
         left = want - len(catch.leases)
-        heads = await _open_heads(session, room, pools, routes, left) if left > 0 else {}
+        heads = await _open_heads(tx, room, pools, routes, left) if left > 0 else {}
         if not heads:
             more = False
             break
         more = number == MOST_ROUNDS - 1
-        if not await _serve_pools(session, room, heads, turn._replace(want=left), catch):
+        if not await _serve_pools(tx, room, heads, turn._replace(want=left), catch):
             more = False
             break
-    await keep_buckets(session, room)
+    await keep_buckets(tx, room)
     return ClaimResult(
         leases=catch.leases,
-        tasks=await _tasks(session, catch.versions, known),
-        answers=await load_answers(
-            session, [lease.run_id for lease in catch.leases if lease.asked]
-        ),
-        retry_at=await _retry_at(session, room, pools, routes, now),
+        tasks=await _tasks(tx, catch.versions),
+        answers=await load_answers(tx, [lease.run_id for lease in catch.leases if lease.asked]),
+        retry_at=await _retry_at(tx, room, pools, routes, now),
         more=more,
     )
 
 
-async def _tasks(session: Transaction, versions: dict[int, int], known: Known) -> dict[int, Task]:
+async def _tasks(tx: Transaction, versions: dict[int, int]) -> dict[int, Task]:
     """Return tasks, reading those that are unknown or have changed since they were read."""
+    known = tx.cache.tasks
     missing = [id_ for id_, version in versions.items() if known.get(id_, (0,))[0] != version]
     if len(known) > MOST_KNOWN:
         known.clear()
         missing = list(versions)
-    for task in await get_tasks(session, sorted(missing)):
+    for task in await get_tasks(tx, sorted(missing)):
         known[task.id] = (versions[task.id], task)
     return {id_: known[id_][1] for id_ in versions}
 
 
 async def _retry_at(
-    session: Transaction, room: LimitHeadroom, pools: Sequence[str], routes: Sequence[str], now: int
+    tx: Transaction, room: LimitHeadroom, pools: Sequence[str], routes: Sequence[str], now: int
 ) -> int | None:
     """Return when a spent rate lets the next waiting run start, if one waits for it."""
     instants = []
     for group in room.spent():
-        waiting = await session.rows(
+        waiting = await tx.rows(
             "open_heads",
             pools=list(pools),
             gates=[group],
@@ -157,23 +150,23 @@ async def _retry_at(
     return min(instants, default=None)
 
 
-async def load_answers(session: Transaction, run_ids: list[int]) -> dict[int, tuple[str, ...]]:
+async def load_answers(tx: Transaction, run_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return what people have answered to the questions of runs, in order."""
     found: dict[int, tuple[str, ...]] = {}
-    for run_id, answer in await session.rows("given_answers", ids=run_ids) if run_ids else []:
+    for run_id, answer in await tx.rows("given_answers", ids=run_ids) if run_ids else []:
         found[run_id] = (*found.get(run_id, ()), answer)
     return found
 
 
 async def _open_heads(
-    session: Transaction,
+    tx: Transaction,
     room: LimitHeadroom,
     pools: Sequence[str],
     routes: Sequence[str],
     want: int,
 ) -> dict[str, list[Head]]:
     """Return the open heads of each pool that has any, in the order of the pools and turns."""
-    rows = await session.rows(
+    rows = await tx.rows(
         "open_heads",
         pools=list(pools),
         gates=room.gates(),
@@ -188,7 +181,7 @@ async def _open_heads(
 
 
 async def _serve_pools(
-    session: Transaction,
+    tx: Transaction,
     room: LimitHeadroom,
     heads: dict[str, list[Head]],
     turn: _Turn,
@@ -200,9 +193,9 @@ async def _serve_pools(
     """
     left = turn.want
     for pool, pool_heads in heads.items():
-        found = await _serve(session, room, pool, pool_heads, left)
-        await _lease(session, found, turn.worker, turn.now)
-        await _close(session, pool, found, turn.now)
+        found = await _serve(tx, room, pool, pool_heads, left)
+        await _lease(tx, found, turn.worker, turn.now)
+        await _close(tx, pool, found, turn.now)
         catch.add(found.chosen, leased=False)
         left -= len(found.chosen)
         emptied = len(found.empty) == len(pool_heads) < max(FEWEST_HEADS, turn.want)
@@ -213,7 +206,7 @@ async def _serve_pools(
 
 
 async def _serve_fresh(
-    session: Transaction,
+    tx: Transaction,
     fresh: set[FreshHead],
     pools: Sequence[str],
     routes: set[str],
@@ -230,11 +223,11 @@ async def _serve_fresh(
         if not here or want <= 0:
             continue
         if len(here) == 1:
-            empty = await _take(session, here[0], turn._replace(want=want), catch)
+            empty = await _take(tx, here[0], turn._replace(want=want), catch)
         else:
             seen = [head[1:] for head in here[: max(FEWEST_HEADS, want)]]
-            found = await _serve(session, LimitHeadroom(), pool, seen, want)
-            await _lease(session, found, turn.worker, turn.now)
+            found = await _serve(tx, LimitHeadroom(), pool, seen, want)
+            await _lease(tx, found, turn.worker, turn.now)
             catch.add(found.chosen, leased=False)
             empty = {(pool, *head) for head in found.empty}
         fresh = fresh - empty
@@ -243,12 +236,10 @@ async def _serve_fresh(
     return fresh
 
 
-async def _take(
-    session: Transaction, head: FreshHead, turn: _Turn, catch: _Catch
-) -> set[FreshHead]:
+async def _take(tx: Transaction, head: FreshHead, turn: _Turn, catch: _Catch) -> set[FreshHead]:
     """Lease runs of one head in one step; return the head if that emptied it."""
     pool, space_id, route, group, metered = head
-    rows = await session.rows(
+    rows = await tx.rows(
         "take_runs",
         pool=pool,
         space_id=space_id,
@@ -264,16 +255,16 @@ async def _take(
 
 
 async def _serve(
-    session: Transaction, room: LimitHeadroom, pool: str, heads: list[Head], want: int
+    tx: Transaction, room: LimitHeadroom, pool: str, heads: list[Head], want: int
 ) -> _Round:
     found = _Round()
     spaces = list(dict.fromkeys(head[0] for head in heads))
-    space_room = await _space_room(session, room, pool, spaces, found)
+    space_room = await _space_room(tx, room, pool, spaces, found)
     share = -(-want // len(spaces))
     asked = _asked(heads, share, space_room)
     if not asked:
         return found
-    candidates, counts, ends = await _pick(session, pool, asked, share)
+    candidates, counts, ends = await _pick(tx, pool, asked, share)
     for space in spaces:
         most = min(share, want - len(found.chosen))
         rows = candidates.get(space, [])
@@ -335,14 +326,14 @@ def _within(
 
 
 async def _space_room(
-    session: Transaction, room: LimitHeadroom, pool: str, spaces: list[int], found: _Round
+    tx: Transaction, room: LimitHeadroom, pool: str, spaces: list[int], found: _Round
 ) -> dict[int, int]:
     left = dict.fromkeys(spaces, UNLIMITED)
     if not room.space_caps:
         return left
     capped = {s: cap for s in spaces if (cap := room.space_cap(pool, s)) < UNLIMITED}
     rows = QueryRows({"space_id": space, "cap": cap} for space, cap in capped.items())
-    for space, used in await session.rows("count_spaces", pool=pool, rows=rows) if rows else []:
+    for space, used in await tx.rows("count_spaces", pool=pool, rows=rows) if rows else []:
         left[space] = capped[space] - used
         if left[space] <= 0:
             found.full_spaces.add(space)
@@ -350,7 +341,7 @@ async def _space_room(
 
 
 async def _pick(
-    session: Transaction, pool: str, asked: list[tuple[Head, int]], share: int
+    tx: Transaction, pool: str, asked: list[tuple[Head, int]], share: int
 ) -> tuple[dict[int, list[Row]], list[int], dict[int, tuple[int, int, int]]]:
     """Return the best runs by space, and how many each head has as far as that is known.
 
@@ -371,7 +362,7 @@ async def _pick(
     counts = [0] * len(asked)
     by_space: dict[int, list[Row]] = {}
     last: list[Row | None] = [None] * len(asked)
-    for row in await session.rows("pick_runs", pool=pool, rows=rows, most=share):
+    for row in await tx.rows("pick_runs", pool=pool, rows=rows, most=share):
         head = row[_HEAD]
         counts[head] += 1
         if counts[head] <= asked[head][1]:
@@ -389,23 +380,23 @@ async def _pick(
     return by_space, known, ends
 
 
-async def _lease(session: Transaction, found: _Round, worker: str, now: int) -> None:
+async def _lease(tx: Transaction, found: _Round, worker: str, now: int) -> None:
     if found.chosen:
         ids = [row[0] for row in found.chosen]
-        await session.run("lease_runs", ids=ids, worker=worker, now=now)
+        await tx.run("lease_runs", ids=ids, worker=worker, now=now)
 
 
-async def _close(session: Transaction, pool: str, found: _Round, now: int) -> None:
+async def _close(tx: Transaction, pool: str, found: _Round, now: int) -> None:
     if found.empty:
         rows = QueryRows(
             {"space_id": head[0], "route": head[1], "grp": head[2], "metered": head[3]}
             for head in found.empty
         )
-        await session.run("drop_heads", pool=pool, rows=rows)
+        await tx.run("drop_heads", pool=pool, rows=rows)
     if found.served:
-        await session.run("turn_heads", pool=pool, spaces=sorted(found.served), now=now)
+        await tx.run("turn_heads", pool=pool, spaces=sorted(found.served), now=now)
     if found.full_spaces:
-        await session.run("shut_heads", pool=pool, spaces=sorted(found.full_spaces))
+        await tx.run("shut_heads", pool=pool, spaces=sorted(found.full_spaces))
 
 
 UNLIMITED = 1 << 30
@@ -487,22 +478,22 @@ class LimitHeadroom:
         return sorted(group for group, bucket in self.buckets.items() if bucket.tokens < 1.0)
 
 
-async def read_room(session: Transaction, now: int) -> LimitHeadroom:
+async def read_room(tx: Transaction, now: int) -> LimitHeadroom:
     """Return what the limits leave, counted in the current transaction."""
     room = LimitHeadroom()
-    for row in await session.rows("read_limits"):
-        await _add(session, room, row, now)
+    for row in await tx.rows("read_limits"):
+        await _add(tx, room, row, now)
     return room
 
 
-async def _add(session: Transaction, room: LimitHeadroom, row: Row, now: int) -> None:
+async def _add(tx: Transaction, room: LimitHeadroom, row: Row, now: int) -> None:
     scope, key, cap, rate, period, tokens, refilled_at = row
     if scope == LimitScope.SPACE and cap is not None:
         if key.partition("/")[0] not in QUOTAS:
             room.space_caps[key] = cap
     elif scope == LimitScope.GROUP:
         if cap is not None:
-            used = await session.rows("count_group", grp=key, cap=cap)
+            used = await tx.rows("count_group", grp=key, cap=cap)
             room.groups[key] = cap - used[0][0]
         if rate is not None:
             bucket = RateBucket(
@@ -511,37 +502,35 @@ async def _add(session: Transaction, room: LimitHeadroom, row: Row, now: int) ->
             bucket.refill(now)
             room.buckets[key] = bucket
     elif scope == LimitScope.TOTAL and cap is not None:
-        used = await session.rows("count_total", cap=cap)
+        used = await tx.rows("count_total", cap=cap)
         room.total = cap - used[0][0]
     elif scope == LimitScope.POOL and cap is not None:
-        used = await session.rows("count_pool", pool=key, cap=cap)
+        used = await tx.rows("count_pool", pool=key, cap=cap)
         room.pools[key] = cap - used[0][0]
 
 
-async def keep_buckets(session: Transaction, room: LimitHeadroom) -> None:
+async def keep_buckets(tx: Transaction, room: LimitHeadroom) -> None:
     """Write back the buckets this claim took from."""
     for group in sorted(room.taken):
         bucket = room.buckets[group]
-        await session.run(
-            "keep_bucket", key=group, tokens=bucket.tokens, refilled_at=bucket.refilled_at
-        )
+        await tx.run("keep_bucket", key=group, tokens=bucket.tokens, refilled_at=bucket.refilled_at)
 
 
-async def set_limits(session: Transaction, limits: list[Limit], now: int) -> None:
+async def set_limits(tx: Transaction, limits: Sequence[Limit]) -> None:
     """Replace limits by scope and key; one without cap and rate is removed.
 
     Lowering a cap stops nothing that runs. Every head is opened again, because any of them may
     have been shut by a limit that no longer holds.
     """
-    await session.enter_claim()
-    standing = {(row[0], row[1]): tuple(row[2:5]) for row in await session.rows("read_limits")}
+    await tx.enter_claim()
+    standing = {(row[0], row[1]): tuple(row[2:5]) for row in await tx.rows("read_limits")}
     changed = False
     for limit in limits:
         period = None if limit.period is None else int(limit.period.total_seconds() * 1_000_000)
         if standing.get((limit.scope.value, limit.key)) == (limit.cap, limit.rate, period):
             continue  # a rate that is set again keeps what was spent of it
         changed = True
-        await session.run("delete_limit", scope=limit.scope.value, key=limit.key)
+        await tx.run("delete_limit", scope=limit.scope.value, key=limit.key)
         if limit.cap is not None or limit.rate is not None:
             rows = QueryRows(
                 [
@@ -551,11 +540,11 @@ async def set_limits(session: Transaction, limits: list[Limit], now: int) -> Non
                         "cap": limit.cap,
                         "rate": limit.rate,
                         "period": period,
-                        "refilled_at": now,
+                        "refilled_at": tx.now(),
                     }
                 ]
             )
-            await session.run("insert_limits", rows=rows)
+            await tx.run("insert_limits", rows=rows)
     if changed:
-        await session.run("reset_gates")
-        session.wake(RUNS)
+        await tx.run("reset_gates")
+        tx.wake(RUNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.model.events import START, EventPage, EventPosition, EventTally
-from rota.store.transactions import Dialect, Row, Transaction
+from rota.store.transactions import Row, Transaction
 from rota.store.views import as_event
 
 PRUNED = "events_pruned"
@@ -16,52 +16,24 @@ MOST_SKIPPED = 10_000
 _PRUNED, _HIDDEN, _EVENT, _XACT = 0, 1, 2, 9
 
 
-class Live(Dialect):
-    """The operations of live views, over a dialect's transactions."""
-
-    async def events_after(
-        self,
-        after: EventPosition | None,
-        most: int,
-        *,
-        space_id: int | None = None,
-        run_id: int | None = None,
-    ) -> EventPage:
-        """Return what follows a position, or begin with the oldest event that is kept."""
-        return await self.read(events_after, after, most, space_id, run_id)
-
-    async def events_end(self) -> EventPosition:
-        """Return the position of the newest event that can be read."""
-        return await self.read(events_end)
-
-    async def tally_events(
-        self, after: EventPosition, most: int, bounds: Sequence[int]
-    ) -> EventTally:
-        """Count what follows a position."""
-        return await self.read(tally_events, after, most, list(bounds))
-
-    async def count_skipped(self) -> list[tuple[str, int]]:
-        """Return how many slots the newest ledger rows tell of, by reason."""
-        return await self.read(count_skipped)
-
-
-async def events_after(
-    session: Transaction,
+async def list_events_after(
+    tx: Transaction,
     after: EventPosition | None,
     most: int,
-    space_id: int | None,
-    run_id: int | None,
+    *,
+    space_id: int | None = None,
+    run_id: int | None = None,
 ) -> EventPage:
     """Return what follows a position; one question, so that it reads one snapshot."""
     start = START if after is None else after
     place = {"xact": str(start.transaction), "after": start.event, "most": most}
     if run_id is None:
-        rows = await session.rows("events_after", **place)
+        rows = await tx.rows("events_after", **place)
     else:
-        rows = await session.rows("run_events_after", run_id=run_id, **place)
+        rows = await tx.rows("run_events_after", run_id=run_id, **place)
     pruned, hidden = _as_position(rows[0][_PRUNED]), bool(rows[0][_HIDDEN])
     if after is not None and after < pruned:
-        return EventPage(events=(), position=await events_end(session), gap=True)
+        return EventPage(events=(), position=await last_event_position(tx), gap=True)
     found = [(_place(row), as_event(row[_EVENT:_XACT])) for row in rows if row[_EVENT] is not None]
     return EventPage(
         events=tuple((at, e) for at, e in found if space_id is None or e.space_id == space_id),
@@ -71,20 +43,20 @@ async def events_after(
     )
 
 
-async def events_end(session: Transaction) -> EventPosition:
+async def last_event_position(tx: Transaction) -> EventPosition:
     """Return the position of the newest event that can be read, or was before it was pruned."""
-    (pruned, xact, event_id), *_ = await session.rows("events_end")
+    (pruned, xact, event_id), *_ = await tx.rows("events_end")
     newest = START if event_id is None else EventPosition(int(xact), event_id)
     return max(newest, _as_position(pruned))
 
 
-async def tally_events(
-    session: Transaction, after: EventPosition, most: int, bounds: list[int]
+async def count_events(
+    tx: Transaction, after: EventPosition, most: int, bounds: Sequence[int]
 ) -> EventTally:
     """Count what follows a position."""
     place = {"xact": str(after.transaction), "after": after.event, "most": most}
-    events = await session.rows("tally_events", **place)
-    late = await session.rows("tally_lateness", bounds=bounds, **place) if events else []
+    events = await tx.rows("tally_events", **place)
+    late = await tx.rows("tally_lateness", bounds=bounds, **place) if events else []
     ends = [EventPosition(int(row[3]), row[4]) for row in events]
     count = sum(row[2] for row in events)
     return EventTally(
@@ -95,19 +67,19 @@ async def tally_events(
     )
 
 
-async def count_skipped(session: Transaction) -> list[tuple[str, int]]:
+async def count_skipped_slots(tx: Transaction) -> list[tuple[str, int]]:
     """Return how many slots the newest ledger rows tell of, by reason."""
-    rows = await session.rows("count_skipped", most=MOST_SKIPPED)
+    rows = await tx.rows("count_skipped", most=MOST_SKIPPED)
     return [(row[0], int(row[1])) for row in rows]
 
 
-async def note_pruned(session: Transaction, events: list[Row]) -> None:
+async def note_pruned(tx: Transaction, events: list[Row]) -> None:
     """Remember how far events (id, name, run, transaction) have been pruned."""
     newest = max(EventPosition(int(row[3]), row[0]) for row in events)
-    known = await session.rows("read_fact", name=PRUNED)
+    known = await tx.rows("read_fact", name=PRUNED)
     if known:
         newest = max(newest, _as_position(known[0][0]))
-    await session.run("note_fact", name=PRUNED, value=f"{newest.transaction}.{newest.event}")
+    await tx.run("note_fact", name=PRUNED, value=f"{newest.transaction}.{newest.event}")
 
 
 def _place(row: Row) -> EventPosition:

@@ -24,41 +24,22 @@ from rota.model.heartbeats import (
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import from_micros
 from rota.model.json import from_json, to_json
-from rota.store.transactions import EVENTS, Dialect, QueryRows, Row, Transaction
+from rota.store.transactions import EVENTS, QueryRows, Row, Transaction
 
 KEYS = ("run_id", "epoch")
 USUAL = {field.name: field.default for field in fields(AttemptSample) if field.name not in KEYS}
 
 
-class Beating(Dialect):
-    """The operations of heartbeats, over a dialect's transactions."""
-
-    async def beat(self, worker: str, signs: Sequence[AttemptSample], due: int) -> None:
-        """Record signs of attempts that are the worker's, all at once; the next is due then."""
-        await self.write(put_heartbeats, worker, signs, due, self.now())
-
-    async def heartbeats(self, run_ids: Sequence[int]) -> dict[RunId, Heartbeat]:
-        """Return what was last heard of the newest attempts of runs."""
-        return await self.read(heartbeats, sorted(run_ids)) if run_ids else {}
-
-    async def overdue(self, patience: int, most: int) -> list[MissedHeartbeat]:
-        """Return running attempts whose beat is overdue, or that never had one for so long."""
-        return await self.read(overdue, self.now(), patience, most)
-
-    async def note_silence(self, silences: Mapping[MissedHeartbeat, str]) -> int:
-        """Record why nobody tells of attempts, once for each silence; return of how many."""
-        return await self.write(note_silence, silences, self.now())
-
-
-async def put_heartbeats(
-    session: Transaction, worker: str, signs: Sequence[AttemptSample], due: int, now: int
+async def record_heartbeats(
+    tx: Transaction, worker: str, signs: Sequence[AttemptSample], due: int
 ) -> None:
     """Put signs in the place of earlier ones; those of runs that are another's are passed over."""
+    now = tx.now()
     rows = QueryRows(
         {"run_id": sign.run_id, "epoch": sign.epoch, "data": json.dumps(_told(sign))}
         for sign in sorted(signs, key=lambda sign: sign.run_id)
     )
-    await session.run("put_beats", rows=rows, worker=worker, due=due, now=now)
+    await tx.run("put_beats", rows=rows, worker=worker, due=due, now=now)
 
 
 def _told(sign: AttemptSample) -> dict[str, Any]:
@@ -67,9 +48,10 @@ def _told(sign: AttemptSample) -> dict[str, Any]:
     return {name: told[name] for name, usual in USUAL.items() if getattr(sign, name) != usual}
 
 
-async def heartbeats(session: Transaction, run_ids: list[int]) -> dict[RunId, Heartbeat]:
-    """Return the rows that tell of the runs as they stand."""
-    return {row[0]: as_heartbeat(row) for row in await session.rows("beats_of", ids=run_ids)}
+async def get_heartbeats(tx: Transaction, run_ids: Sequence[int]) -> dict[RunId, Heartbeat]:
+    """Return the newest heartbeats of the newest attempts of runs."""
+    rows = await tx.rows("beats_of", ids=sorted(run_ids)) if run_ids else []
+    return {row[0]: as_heartbeat(row) for row in rows}
 
 
 def as_heartbeat(row: Row) -> Heartbeat:
@@ -79,66 +61,45 @@ def as_heartbeat(row: Row) -> Heartbeat:
     return Heartbeat(sign=from_json(AttemptSample, record), at=from_micros(at), silence=silence)
 
 
-async def overdue(
-    session: Transaction, now: int, patience: int, most: int
+async def list_missed_heartbeats(
+    tx: Transaction, patience: int, most: int
 ) -> list[MissedHeartbeat]:
     """Return running attempts that nobody has told of in time."""
-    rows = await session.rows("overdue_beats", now=now, patience=patience, most=most)
+    now = tx.now()
+    rows = await tx.rows("overdue_beats", now=now, patience=patience, most=most)
     return [
         MissedHeartbeat(RunId(run_id), Epoch(epoch), at, bool(trusted), bool(kept))
         for run_id, epoch, at, trusted, kept in rows
     ]
 
 
-async def note_silence(
-    session: Transaction, silences: Mapping[MissedHeartbeat, str], now: int
-) -> int:
+async def record_missed_heartbeats(tx: Transaction, silences: Mapping[MissedHeartbeat, str]) -> int:
     """Write down silences that still hold, each with an event."""
+    now = tx.now()
     rows = QueryRows(
         {"run_id": silent.run_id, "epoch": silent.epoch, "at": silent.at, "silence": why}
         for silent, why in sorted(silences.items())
     )
-    noted = await session.rows("note_silence", rows=rows)
+    noted = await tx.rows("note_silence", rows=rows)
     reasons = {silent.run_id: why for silent, why in silences.items()}
     for (run_id,) in noted:
         data = json.dumps({"reason": reasons[run_id]})
         name = EventName.SILENT.value
-        await session.run("record_events", ids=[run_id], name=name, data=data, now=now)
+        await tx.run("record_events", ids=[run_id], name=name, data=data, now=now)
     if noted:
-        session.wake(EVENTS)
+        tx.wake(EVENTS)
     return len(noted)
 
 
 KEEP_MICROS = int(KEEP_READINGS.total_seconds() * 1_000_000)
 
 
-class Machines(Dialect):
-    """The operations of readings, over a dialect's transactions."""
-
-    async def read_machine(self, worker: str, home: str, host: str, load: MachineLoad) -> None:
-        """Record what a worker runs and how its machine is doing; old readings go."""
-        await self.write(read_machine, worker, home, host, load, self.now())
-
-    async def list_readings(
-        self, since: int, before: int, host: str | None, most: int
-    ) -> list[MachineSample]:
-        """Return readings of a span, newest first."""
-        return await self.read(list_readings, since, before, host, most)
-
-    async def newest_readings(self, since: int) -> list[MachineSample]:
-        """Return the newest reading of each home that has one since then."""
-        return await self.read(newest_readings, since)
-
-    async def list_heard(self, space_id: int | None, most: int) -> list[AttemptHeartbeat]:
-        """Return running attempts with their last heartbeat, longest unheard first."""
-        return await self.read(list_heard, space_id, most)
-
-
-async def read_machine(
-    session: Transaction, worker: str, home: str, host: str, load: MachineLoad, now: int
+async def record_machine_sample(
+    tx: Transaction, worker: str, home: str, host: str, load: MachineLoad
 ) -> None:
     """Write a reading, and forget those of more than a week ago."""
-    await session.run(
+    now = tx.now()
+    await tx.run(
         "put_reading",
         worker=worker,
         home=home,
@@ -148,24 +109,24 @@ async def read_machine(
         total=load.memory_total,
         now=now,
     )
-    await session.run("prune_readings", before=now - KEEP_MICROS)
+    await tx.run("prune_readings", before=now - KEEP_MICROS)
 
 
-async def list_readings(
-    session: Transaction, since: int, before: int, host: str | None, most: int
+async def list_machine_samples(
+    tx: Transaction, since: int, before: int, host: str | None, most: int
 ) -> list[MachineSample]:
     """Return readings of a span, newest first."""
-    rows = await session.rows("list_readings", since=since, before=before, host=host, most=most)
+    rows = await tx.rows("list_readings", since=since, before=before, host=host, most=most)
     return [_reading(row) for row in rows]
 
 
-async def newest_readings(session: Transaction, since: int) -> list[MachineSample]:
+async def newest_machine_samples(tx: Transaction, since: int) -> list[MachineSample]:
     """Return one reading for each home."""
-    return [_reading(row) for row in await session.rows("newest_readings", since=since)]
+    return [_reading(row) for row in await tx.rows("newest_readings", since=since)]
 
 
-async def list_heard(
-    session: Transaction, space_id: int | None, most: int
+async def list_attempt_heartbeats(
+    tx: Transaction, space_id: int | None, most: int
 ) -> list[AttemptHeartbeat]:
     """Return running attempts that have had a heartbeat."""
     return [
@@ -176,7 +137,7 @@ async def list_heard(
             started_at=from_micros(row[8]),
             heartbeat=as_heartbeat(row[:5]),
         )
-        for row in await session.rows("list_beats", space_id=space_id, most=most)
+        for row in await tx.rows("list_beats", space_id=space_id, most=most)
     ]
 
 

@@ -33,7 +33,7 @@ def _as_key(row: Row) -> Key:
     )
 
 
-async def add_key(session: Transaction, key: NewKey, now: int) -> Key:
+async def add_key(tx: Transaction, key: NewKey) -> Key:
     """Keep a key."""
     record = {
         "space_id": key.space_id,
@@ -45,32 +45,32 @@ async def add_key(session: Transaction, key: NewKey, now: int) -> Key:
         "created_by": key.created_by,
         "expires_at": key.expires_at,
     }
-    await session.run("insert_keys", rows=QueryRows([record]), now=now)
-    session.wake(KEYS)
-    found = await find_key(session, key.digest)
+    await tx.run("insert_keys", rows=QueryRows([record]), now=tx.now())
+    tx.wake(KEYS)
+    found = await find_key(tx, key.digest)
     if found is None:
         raise NotFound("key", key.prefix)
     return found
 
 
-async def find_key(session: Transaction, digest: str) -> Key | None:
+async def find_key(tx: Transaction, digest: str) -> Key | None:
     """Return a key by the digest of its secret."""
-    row = await one(session, "find_key", digest=digest)
+    row = await one(tx, "find_key", digest=digest)
     return None if row is None else _as_key(row)
 
 
-async def list_keys(session: Transaction, space_id: int | None) -> list[Key]:
+async def list_keys(tx: Transaction, space_id: int | None) -> list[Key]:
     """Return keys, oldest first."""
-    return [_as_key(row) for row in await session.rows("list_keys", space_id=space_id)]
+    return [_as_key(row) for row in await tx.rows("list_keys", space_id=space_id)]
 
 
-async def revoke_key(session: Transaction, key_id: int, now: int) -> None:
+async def revoke_key(tx: Transaction, key_id: int) -> None:
     """Let a key open nothing any more."""
-    await session.run("revoke_key", id=key_id, now=now)
-    session.wake(KEYS)
+    await tx.run("revoke_key", id=key_id, now=tx.now())
+    tx.wake(KEYS)
 
 
-async def touch_keys(session: Transaction, used: Mapping[int, int]) -> None:
+async def touch_keys(tx: Transaction, used: Mapping[int, int]) -> None:
     """Note when keys were last used."""
     rows = QueryRows({"id": key_id, "at": at} for key_id, at in sorted(used.items()))
-    await session.run("touch_keys", rows=rows)
+    await tx.run("touch_keys", rows=rows)

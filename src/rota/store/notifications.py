@@ -19,46 +19,19 @@ from rota.model.notifications import NotificationTarget
 from rota.model.runs import RunState
 from rota.model.settlement import Settlement
 from rota.store.tasks import policy_of
-from rota.store.transactions import DELIVERIES, EVENTS, Dialect, QueryRows, Row, Transaction, one
+from rota.store.transactions import DELIVERIES, EVENTS, QueryRows, Row, Transaction, one
 
 WITHDRAWN = "its question was closed before it was sent"
 
 
-class Noticing(Dialect):
-    """The operations of preferences, over a dialect's transactions."""
-
-    async def set_preference(
-        self, space_id: int, channel: str, target: str, least: int, *, usual: bool
-    ) -> None:
-        """Replace the preference of a space for a place; only one of a space is the usual one."""
-        await self.write(set_preference, space_id, channel, target, least, usual, self.now())
-
-    async def drop_preference(self, space_id: int, channel: str, target: str) -> bool:
-        """Take a preference away; false if there was none."""
-        return await self.write(drop_preference, space_id, channel, target)
-
-    async def list_preferences(self, space_id: int | None) -> list[NotificationTarget]:
-        """Return the preferences of a space, or of all."""
-        return await self.read(list_preferences, space_id)
-
-    async def thread_owner(self, key: str) -> SpaceId | None:
-        """Return whose a thread is; None if there is none of that key."""
-        return await self.read(thread_owner, key)
-
-
-async def set_preference(
-    session: Transaction,
-    space_id: int,
-    channel: str,
-    target: str,
-    least: int,
-    usual: bool,
-    now: int,
+async def set_notification_target(
+    tx: Transaction, space_id: int, channel: str, target: str, least: int, *, usual: bool
 ) -> None:
     """Write a preference; one that says the same already stays as old as it is."""
+    now = tx.now()
     if usual:
-        await session.run("unset_usual", space_id=space_id, channel=channel, target=target, now=now)
-    await session.run(
+        await tx.run("unset_usual", space_id=space_id, channel=channel, target=target, now=now)
+    await tx.run(
         "put_preference",
         space_id=space_id,
         channel=channel,
@@ -69,15 +42,19 @@ async def set_preference(
     )
 
 
-async def drop_preference(session: Transaction, space_id: int, channel: str, target: str) -> bool:
+async def drop_notification_target(
+    tx: Transaction, space_id: int, channel: str, target: str
+) -> bool:
     """Take a preference away."""
     named = {"space_id": space_id, "channel": channel, "target": target}
-    return bool(await session.rows("drop_preference", **named))
+    return bool(await tx.rows("drop_preference", **named))
 
 
-async def list_preferences(session: Transaction, space_id: int | None) -> list[NotificationTarget]:
+async def list_notification_targets(
+    tx: Transaction, space_id: int | None
+) -> list[NotificationTarget]:
     """Return the preferences of a space, or of all."""
-    return [_preference(row) for row in await session.rows("list_preferences", space_id=space_id)]
+    return [_preference(row) for row in await tx.rows("list_preferences", space_id=space_id)]
 
 
 def _preference(row: Row) -> NotificationTarget:
@@ -93,22 +70,22 @@ def _preference(row: Row) -> NotificationTarget:
     )
 
 
-async def thread_owner(session: Transaction, key: str) -> SpaceId | None:
+async def thread_owner(tx: Transaction, key: str) -> SpaceId | None:
     """Return whose a thread is."""
-    row = await one(session, "find_thread", key=key)
+    row = await one(tx, "find_thread", key=key)
     return None if row is None else SpaceId(row[0])
 
 
 # what a settlement does
 
 
-async def notify(session: Transaction, rich: Sequence[Settlement], now: int) -> None:
+async def notify(tx: Transaction, rich: Sequence[Settlement], now: int) -> None:
     """Put what is to be told of runs into the outbox, once for each place."""
     told: dict[int, Settlement] = {s.run_id: s for s in rich if s.extras.notice is not None}
     if not told:
         return
     wanted: dict[int, list[Row]] = defaultdict(list)
-    for row in await session.rows("preferences_of_runs", ids=sorted(told)):
+    for row in await tx.rows("preferences_of_runs", ids=sorted(told)):
         wanted[row[0]].append(row)
     outbox, events = QueryRows(), QueryRows()
     for run_id, rows in wanted.items():
@@ -140,16 +117,14 @@ async def notify(session: Transaction, rich: Sequence[Settlement], now: int) -> 
             below = [f"{c}:{t}" for c, t, least in preferred if least > priority]
             data: dict[str, object] = {"to": [f"{c}:{t}" for c, t in reached], "below": below}
             events.append(_event(EventName.NOTICED, data, space_id, task_id, run_id))
-    await _put(session, outbox, events, now)
+    await _put(tx, outbox, events, now)
 
 
-async def notify_disabled(
-    session: Transaction, task: Row, run_id: int, now: int
-) -> dict[str, object]:
+async def notify_disabled(tx: Transaction, task: Row, run_id: int, now: int) -> dict[str, object]:
     """Tell that a task was disabled by its failures; return what its event says of that."""
     task_id, space_id, name, reason, policy = task
     priority = policy_of(policy).priority
-    rows = await session.rows("list_preferences", space_id=space_id)
+    rows = await tx.rows("list_preferences", space_id=space_id)
     reached = [(row[2], row[3]) for row in rows if row[4] <= priority]
     outbox = QueryRows(
         {
@@ -164,27 +139,27 @@ async def notify_disabled(
         }
         for channel, target in reached
     )
-    await _put(session, outbox, QueryRows(), now)
+    await _put(tx, outbox, QueryRows(), now)
     if not rows:
         return {}
     below = [f"{row[2]}:{row[3]}" for row in rows if row[4] > priority]
     return {"to": [f"{c}:{t}" for c, t in reached], "below": below}
 
 
-async def _put(session: Transaction, outbox: QueryRows, events: QueryRows, now: int) -> None:
+async def _put(tx: Transaction, outbox: QueryRows, events: QueryRows, now: int) -> None:
     if outbox:
-        await session.run("insert_deliveries", rows=outbox, now=now)
-        session.wake(DELIVERIES)
+        await tx.run("insert_deliveries", rows=outbox, now=now)
+        tx.wake(DELIVERIES)
     if events:
-        await session.run("insert_events", rows=events, now=now)
-        session.wake(EVENTS)
+        await tx.run("insert_events", rows=events, now=now)
+        tx.wake(EVENTS)
 
 
 async def withdraw(
-    session: Transaction, ids: Iterable[int], now: int, query: str = "withdraw_of_these"
+    tx: Transaction, ids: Iterable[int], now: int, query: str = "withdraw_of_these"
 ) -> set[int]:
     """Take back which of these deliveries ask, and are not open any more."""
-    rows = await session.rows(query, ids=sorted(ids), error=WITHDRAWN)
+    rows = await tx.rows(query, ids=sorted(ids), error=WITHDRAWN)
     events = QueryRows(
         _event(
             EventName.DELIVERY_WITHDRAWN,
@@ -195,15 +170,15 @@ async def withdraw(
         )
         for delivery_id, run_id, space_id, channel in rows
     )
-    await _put(session, QueryRows(), events, now)
+    await _put(tx, QueryRows(), events, now)
     return {row[0] for row in rows}
 
 
-async def withdraw_closed(session: Transaction, moved: Sequence[Settlement], now: int) -> None:
+async def withdraw_closed(tx: Transaction, moved: Sequence[Settlement], now: int) -> None:
     """Take back what asks for answers to questions that these moves have closed."""
     closed = [s.run_id for s in moved if s.was is RunState.WAITING]
     if closed:
-        await withdraw(session, closed, now, "withdraw_of_runs")
+        await withdraw(tx, closed, now, "withdraw_of_runs")
 
 
 def _event(

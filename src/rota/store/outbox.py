@@ -75,31 +75,28 @@ def files_text(files: tuple[Attachment, ...]) -> str | None:
     return json.dumps(to_json(files), ensure_ascii=False) if files else None
 
 
-async def take_deliveries(session: Transaction, worker: str, now: int, most: int) -> list[Delivery]:
+async def claim_deliveries(tx: Transaction, worker: str, most: int) -> list[Delivery]:
     """Take pending deliveries for sending; each take counts as a try and lasts a bounded time.
 
     What asks for an answer that nobody waits for is not taken any more.
     """
-    ids = [row[0] for row in await session.rows("pick_deliveries", now=now, most=most)]
+    now = tx.now()
+    ids = [row[0] for row in await tx.rows("pick_deliveries", now=now, most=most)]
     if ids:
-        gone = await withdraw(session, ids, now)
+        gone = await withdraw(tx, ids, now)
         ids = [delivery_id for delivery_id in ids if delivery_id not in gone]
     if not ids:
         return []
-    await session.run("take_deliveries", ids=ids, worker=worker, until=now + LONGEST_SENDING)
-    return [as_delivery(row) for row in await session.rows("get_deliveries", ids=ids)]
+    await tx.run("take_deliveries", ids=ids, worker=worker, until=now + LONGEST_SENDING)
+    return [as_delivery(row) for row in await tx.rows("get_deliveries", ids=ids)]
 
 
-async def mark_delivery(
-    session: Transaction,
-    delivery: Delivery,
-    state: DeliveryState,
-    error: str | None,
-    available_at: int,
-    now: int,
+async def record_delivery(
+    tx: Transaction, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
 ) -> bool:
     """Record what became of one try; false if the delivery is no longer the caller's."""
-    rows = await session.rows(
+    now = tx.now()
+    rows = await tx.rows(
         "mark_delivery",
         id=delivery.id,
         tries=delivery.tries,
@@ -114,25 +111,26 @@ async def mark_delivery(
             "run_id": delivery.run_id,
             "data": json.dumps({"delivery_id": delivery.id, "channel": delivery.channel}),
         }
-        await session.run("insert_events", rows=QueryRows([record]), now=now)
-        session.wake(EVENTS)
+        await tx.run("insert_events", rows=QueryRows([record]), now=now)
+        tx.wake(EVENTS)
     return bool(rows)
 
 
-async def held(session: Transaction, worker: str, most: int) -> list[Delivery]:
+async def list_held_deliveries(tx: Transaction, worker: str, most: int) -> list[Delivery]:
     """Return deliveries a worker has taken and not marked."""
-    rows = await session.rows("held_deliveries", worker=worker, most=most)
+    rows = await tx.rows("held_deliveries", worker=worker, most=most)
     return [as_delivery(row) for row in rows]
 
 
-async def orphaned(session: Transaction, now: int, most: int) -> list[Delivery]:
+async def list_orphaned_deliveries(tx: Transaction, most: int) -> list[Delivery]:
     """Return deliveries whose postman vanished while sending, or never said how it went."""
-    rows = await session.rows("orphaned_deliveries", now=now, most=most)
+    now = tx.now()
+    rows = await tx.rows("orphaned_deliveries", now=now, most=most)
     return [as_delivery(row) for row in rows]
 
 
-async def next_delivery(session: Transaction) -> int | None:
+async def next_delivery(tx: Transaction) -> int | None:
     """Return when the next pending delivery may be sent."""
-    rows = await session.rows("next_delivery")
+    rows = await tx.rows("next_delivery")
     value: int | None = rows[0][0]
     return value

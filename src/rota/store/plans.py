@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rota.faultpoints import reach
 from rota.model.events import EventName
@@ -25,18 +25,19 @@ from rota.model.tasks import task_lane
 from rota.store.queue import RUNS, claim_hint, queue_runs
 from rota.store.settlement import request_cancel, settle
 from rota.store.tasks import policy_of
-from rota.store.transactions import EVENTS, Dialect, QueryRows, Row, Transaction
+from rota.store.transactions import EVENTS, QueryRows, Row, Transaction
 
 LONGEST_DECIDING = 100_000
 """Microseconds after which a step decides no more: others want to write to the database, too."""
 STOPPED = "cancelled because a newer slot of its task has come"
 
 
-async def due(
-    session: Transaction, now: int, most: int, only: int | None = None
+async def list_due_schedules(
+    tx: Transaction, most: int, only: int | None = None
 ) -> list[DueSchedule]:
     """Return the schedules whose next slot has come, earliest first, or only one if it has."""
-    rows = await session.rows("due_schedules", now=now, most=most, only=only)
+    now = tx.now()
+    rows = await tx.rows("due_schedules", now=now, most=most, only=only)
     lanes = QueryRows(
         {"space_id": row[8], "lane": lane, "task_id": row[7]}
         for row in rows
@@ -45,7 +46,7 @@ async def due(
     )
     active: dict[int, list[ActiveRun]] = {}
     for run_id, epoch, state, task_id, planned in (
-        await session.rows("active_in_lanes", rows=lanes) if lanes else []
+        await tx.rows("active_in_lanes", rows=lanes) if lanes else []
     ):
         run = ActiveRun(run_id=run_id, epoch=epoch, state=state, planned=bool(planned))
         active.setdefault(task_id, []).append(run)
@@ -101,42 +102,44 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
     )
 
 
-async def plan_due(
-    session: Transaction, decide: Decide, most: int, waits: bool, clock: Callable[[], int]
-) -> PlanStep:
+async def plan_due(tx: Transaction, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
     """Apply what is decided about the schedules whose next slot has come; tell what is next.
 
     Nothing is decided while delayed runs are due, if it waits for them.
     """
-    now = clock()
-    slot_at, later_at = await upcoming(session)
+    now = tx.now()
+    slot_at, later_at = await upcoming(tx)
     later_due = later_at is not None and later_at <= now
     if slot_at is None or slot_at > now or (waits and later_due):
         return PlanStep(schedules=0, slot_at=slot_at, later_at=later_at)
-    found = await due(session, now, most)
+    found = await list_due_schedules(tx, most)
     plans: list[SchedulePlan] = []
     until = now + LONGEST_DECIDING
     for schedule in found:
         plans.append(decide(schedule, now))
-        if clock() > until:
+        if tx.now() > until:
             break
-    await apply_plans(session, plans, now)
-    slot_at, later_at = await upcoming(session)
+    await _apply(tx, plans, now)
+    slot_at, later_at = await upcoming(tx)
     return PlanStep(
         schedules=len(plans), slot_at=slot_at, later_at=later_at, cut=len(plans) < len(found)
     )
 
 
-async def apply_plans(session: Transaction, plans: Sequence[SchedulePlan], now: int) -> list[bool]:
+async def apply_plans(tx: Transaction, plans: Sequence[SchedulePlan]) -> list[bool]:
     """Apply plans whose schedule still stands where it stood; return which were."""
-    rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
-    pauses = read_pauses(*rows[0][3:5]) if rows else ()
-    standing = {row[0]: (row[1], row[2], pauses) for row in rows}
+    return await _apply(tx, plans, tx.now())
+
+
+async def _apply(tx: Transaction, plans: Sequence[SchedulePlan], now: int) -> list[bool]:
+    rows = await tx.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+    ended = read_pauses(*rows[0][3:5]) if rows else ()
+    standing = {row[0]: (row[1], row[2], ended) for row in rows}
     verdicts = [standing.get(p.schedule_id) == (p.was, p.version, p.pauses) for p in plans]
     accepted = [plan for plan, fits in zip(plans, verdicts, strict=True) if fits]
     if not accepted:
         return verdicts
-    await session.run(
+    await tx.run(
         "advance_schedules",
         rows=QueryRows(
             {
@@ -150,26 +153,26 @@ async def apply_plans(session: Transaction, plans: Sequence[SchedulePlan], now: 
         ),
     )
     reach("plan.advanced")
-    await _write_ledger(session, accepted, now)
+    await _write_ledger(tx, accepted, now)
     cancels = [cancel for p in accepted for cancel in p.cancels]
     if cancels:
-        await settle(session, cancels, now)
+        await settle(tx, cancels)
     stops = [run_id for p in accepted for run_id in p.cancel_running]
     if stops:
-        await request_cancel(session, stops, STOPPED, now)
+        await request_cancel(tx, stops, STOPPED)
     batches = [batch for p in accepted for batch in p.runs]
     if batches:
-        await queue_runs(session, batches, now)
-    await _announce_plans(session, accepted, now)
+        await queue_runs(tx, batches, now)
+    await _announce_plans(tx, accepted, now)
     return verdicts
 
 
-async def _write_ledger(session: Transaction, accepted: list[SchedulePlan], now: int) -> None:
+async def _write_ledger(tx: Transaction, accepted: list[SchedulePlan], now: int) -> None:
     with_entries = [p for p in accepted if p.ledger]
     if not with_entries:
         return
     ids = [p.schedule_id for p in with_entries]
-    last = {r[0]: r for r in await session.rows("last_ledger", ids=ids)}
+    last = {r[0]: r for r in await tx.rows("last_ledger", ids=ids)}
     extended, added = QueryRows(), QueryRows()
     for plan in with_entries:
         for index, entry in enumerate(plan.ledger):
@@ -196,9 +199,9 @@ async def _write_ledger(session: Transaction, accepted: list[SchedulePlan], now:
                 }
             )
     if extended:
-        await session.run("extend_ledger", rows=extended, now=now)
+        await tx.run("extend_ledger", rows=extended, now=now)
     if added:
-        await session.run("insert_ledger", rows=added, now=now)
+        await tx.run("insert_ledger", rows=added, now=now)
 
 
 def _goes_on(last_at: int, plan: SchedulePlan, entry: LedgerEntry) -> bool:
@@ -207,7 +210,7 @@ def _goes_on(last_at: int, plan: SchedulePlan, entry: LedgerEntry) -> bool:
     return last_at == plan.was and all(at is None or at > entry.first_at for at in slots)
 
 
-async def _announce_plans(session: Transaction, accepted: list[SchedulePlan], now: int) -> None:
+async def _announce_plans(tx: Transaction, accepted: list[SchedulePlan], now: int) -> None:
     names = {
         ScheduleState.ENDED: EventName.SCHEDULE_ENDED,
         ScheduleState.QUARANTINED: EventName.SCHEDULE_QUARANTINED,
@@ -222,36 +225,37 @@ async def _announce_plans(session: Transaction, accepted: list[SchedulePlan], no
         if p.state in names
     )
     if rows:
-        await session.run("record_schedule_events", rows=rows, now=now)
-        session.wake(EVENTS)
+        await tx.run("record_schedule_events", rows=rows, now=now)
+        tx.wake(EVENTS)
 
 
-async def promote(session: Transaction, now: int, most: int) -> int:
+async def promote_delayed(tx: Transaction, most: int) -> int:
     """Let delayed runs whose time has come stand in the queue; return how many."""
-    rows = await session.rows("later_due", now=now, most=most)
+    now = tx.now()
+    rows = await tx.rows("later_due", now=now, most=most)
     if not rows:
         return 0
-    await session.run("promote_runs", ids=[row[0] for row in rows])
+    await tx.run("promote_runs", ids=[row[0] for row in rows])
     pings = {
         tuple(record.values()): record
         for record in (
             claim_hint(row[1], row[2], row[3], row[4], bool(row[5]), row[6]) for row in rows
         )
     }
-    await session.run("insert_pings", rows=QueryRows(pings.values()))
-    session.wake(RUNS)
+    await tx.run("insert_pings", rows=QueryRows(pings.values()))
+    tx.wake(RUNS)
     return len(rows)
 
 
-async def next_due(session: Transaction) -> int | None:
+async def next_due(tx: Transaction) -> int | None:
     """Return the instant the planner must wake at: the next slot or the next delayed run."""
-    instants = [value for value in await upcoming(session) if value is not None]
+    instants = [value for value in await upcoming(tx) if value is not None]
     return min(instants, default=None)
 
 
-async def upcoming(session: Transaction) -> tuple[int | None, int | None]:
+async def upcoming(tx: Transaction) -> tuple[int | None, int | None]:
     """Return the instants of the next slot and of the next delayed run."""
-    ((slot_at, later_at),) = await session.rows("next_due")
+    ((slot_at, later_at),) = await tx.rows("next_due")
     return slot_at, later_at
 
 
@@ -262,58 +266,44 @@ ENDED = "pauses"
 SCHEDULES = "schedules"
 
 
-class Pausing(Dialect):
-    """The operations that pause everything, over a dialect's transactions."""
-
-    async def pause(self, who: str) -> Pauses:
-        """Let nothing new begin, in every process, until it is resumed."""
-        return await self.write(pause, who, self.now())
-
-    async def resume(self, who: str) -> Pauses:
-        """Let work begin again, from now on."""
-        return await self.write(resume, who, self.now())
-
-    async def pauses(self) -> Pauses:
-        """Return the pauses that may still matter."""
-        return await self.read(pauses)
-
-
-async def pause(session: Transaction, who: str, now: int) -> Pauses:
+async def pause_all(tx: Transaction, who: str) -> Pauses:
     """Pause everything; a claim that is under way ends first, and none begins after."""
-    await session.enter_claim()
-    standing = await pauses(session)
+    now = tx.now()
+    await tx.enter_claim()
+    standing = await get_pauses(tx)
     if standing and standing[-1].until is None:
         return standing
-    await session.run("note_fact", name=GOING_ON, value=str(now))
-    await _announce_pause(session, EventName.PAUSED, who, now)
+    await tx.run("note_fact", name=GOING_ON, value=str(now))
+    await _announce_pause(tx, EventName.PAUSED, who, now)
     return (*standing, Pause(now, None))
 
 
-async def resume(session: Transaction, who: str, now: int) -> Pauses:
+async def resume_all(tx: Transaction, who: str) -> Pauses:
     """End the pause; what nobody has planned yet of it stays known as paused."""
-    await session.enter_claim()
-    standing = await pauses(session)
+    now = tx.now()
+    await tx.enter_claim()
+    standing = await get_pauses(tx)
     if not standing or standing[-1].until is not None:
         return standing
     *ended, going_on = standing
-    (oldest,) = (await session.rows("oldest_cursor"))[0]
+    (oldest,) = (await tx.rows("oldest_cursor"))[0]
     kept = [p for p in ended if oldest is not None and (p.until or now) > oldest]
     kept.append(Pause(going_on.since, max(now, going_on.since)))
-    await session.run("note_fact", name=ENDED, value=write_pauses(kept))
-    await session.run("drop_fact", name=GOING_ON)
-    await _announce_pause(session, EventName.RESUMED, who, now)
-    session.wake(RUNS)
-    session.wake(SCHEDULES)
+    await tx.run("note_fact", name=ENDED, value=write_pauses(kept))
+    await tx.run("drop_fact", name=GOING_ON)
+    await _announce_pause(tx, EventName.RESUMED, who, now)
+    tx.wake(RUNS)
+    tx.wake(SCHEDULES)
     return tuple(kept)
 
 
-async def pauses(session: Transaction) -> Pauses:
+async def get_pauses(tx: Transaction) -> Pauses:
     """Return the pauses that may still matter."""
-    ((ended, going_on),) = await session.rows("read_pauses")
+    ((ended, going_on),) = await tx.rows("read_pauses")
     return read_pauses(ended, going_on)
 
 
-async def _announce_pause(session: Transaction, name: EventName, who: str, now: int) -> None:
+async def _announce_pause(tx: Transaction, name: EventName, who: str, now: int) -> None:
     event: dict[str, object] = {"name": name.value, "data": json.dumps({"by": who})}
-    await session.run("insert_events", rows=QueryRows([event]), now=now)
-    session.wake(EVENTS)
+    await tx.run("insert_events", rows=QueryRows([event]), now=now)
+    tx.wake(EVENTS)

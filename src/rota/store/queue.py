@@ -29,14 +29,14 @@ def place_of(run: NewRun, now: int) -> QueueState:
 
 
 async def queue_runs(
-    session: Transaction, batches: Sequence[RunBatch], now: int, *, last_of_all: bool = False
+    tx: Transaction, batches: Sequence[RunBatch], now: int, *, last_of_all: bool = False
 ) -> list[list[Enqueued]]:
     """Queue batches of runs; each run's outcome stands where its payload stood.
 
     `last_of_all` says that nothing else happens in this transaction.
     """
     if len(batches) == 1 and len(batches[0].payloads) == 1 and not _is_named(batches[0]):
-        return [[await _enqueue_one(session, batches[0], now, last=last_of_all)]]
+        return [[await _enqueue_one(tx, batches[0], now, last=last_of_all)]]
     results: list[list[Enqueued]] = [[] for _ in batches]
     alike: dict[NewRun, list[int]] = {}
     named: list[int] = []
@@ -47,16 +47,16 @@ async def queue_runs(
             named.append(number)
         else:
             alike.setdefault(batch.template, []).append(number)
-    await add_claim_hints(session, [*alike, *(batches[number].template for number in named)], now)
+    await add_claim_hints(tx, [*alike, *(batches[number].template for number in named)], now)
     for template, numbers in alike.items():
         payloads = [payload for number in numbers for payload in batches[number].payloads]
         last = last_of_all and len(alike) == 1 and not named
-        ids = iter(await _insert_alike(session, template, payloads, now, last=last))
+        ids = iter(await _insert_alike(tx, template, payloads, now, last=last))
         for number in numbers:
             size = len(batches[number].payloads)
             results[number] = [Enqueued(run_id=RunId(i)) for i in islice(ids, size)]
     if named:
-        await _insert_named(session, batches, named, results, now)
+        await _insert_named(tx, batches, named, results, now)
     return results
 
 
@@ -64,30 +64,30 @@ def _is_named(batch: RunBatch) -> bool:
     return bool(batch.keys) or batch.template.slot_key is not None
 
 
-async def _enqueue_one(session: Transaction, batch: RunBatch, now: int, *, last: bool) -> Enqueued:
+async def _enqueue_one(tx: Transaction, batch: RunBatch, now: int, *, last: bool) -> Enqueued:
     """Queue a single run, with less ceremony: that is what a caller waits for most often."""
     run = batch.template
     if place_of(run, now) is QueueState.LATER:
-        session.wake(LATER)
+        tx.wake(LATER)
     else:
         record = claim_hint(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
-        await session.run("insert_ping", **record)
-        session.wake(RUNS)
+        await tx.run("insert_ping", **record)
+        tx.wake(RUNS)
     common = _template(run, now)
-    ids = await session.insert("insert_one", 1, last=last, payload=batch.payloads[0], **common)
+    ids = await tx.insert("insert_one", 1, last=last, payload=batch.payloads[0], **common)
     return Enqueued(run_id=RunId(ids[0]))
 
 
 async def _insert_alike(
-    session: Transaction, template: NewRun, payloads: list[str], now: int, *, last: bool
+    tx: Transaction, template: NewRun, payloads: list[str], now: int, *, last: bool
 ) -> Sequence[int]:
-    return await session.insert(
+    return await tx.insert(
         "insert_like", len(payloads), last=last, payloads=payloads, **_template(template, now)
     )
 
 
 async def _insert_named(
-    session: Transaction,
+    tx: Transaction,
     batches: Sequence[RunBatch],
     named: list[int],
     results: list[list[Enqueued]],
@@ -98,12 +98,12 @@ async def _insert_named(
         for number in named
         for index, payload in enumerate(batches[number].payloads)
     ]
-    outcomes = iter(await _insert_general(session, items, now))
+    outcomes = iter(await _insert_general(tx, items, now))
     for number in named:
         results[number] = list(islice(outcomes, len(batches[number].payloads)))
 
 
-async def add_claim_hints(session: Transaction, runs: Iterable[NewRun], now: int) -> None:
+async def add_claim_hints(tx: Transaction, runs: Iterable[NewRun], now: int) -> None:
     """Tell claiming that such runs may have become ready, and wake who waits for them."""
     seen: dict[tuple[object, ...], dict[str, object]] = {}
     later = False
@@ -114,10 +114,10 @@ async def add_claim_hints(session: Transaction, runs: Iterable[NewRun], now: int
         record = claim_hint(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
         seen[tuple(record.values())] = record
     if seen:
-        await session.run("insert_pings", rows=QueryRows(seen.values()))
-        session.wake(RUNS)
+        await tx.run("insert_pings", rows=QueryRows(seen.values()))
+        tx.wake(RUNS)
     if later:
-        session.wake(LATER)
+        tx.wake(LATER)
 
 
 def claim_hint(
@@ -165,7 +165,7 @@ def _template(run: NewRun, now: int) -> dict[str, object]:
 
 
 async def _insert_general(
-    session: Transaction, items: Sequence[tuple[NewRun, str, str | None]], now: int
+    tx: Transaction, items: Sequence[tuple[NewRun, str, str | None]], now: int
 ) -> list[Enqueued]:
     """Insert runs of which each may stand there already, by its key or its slot.
 
@@ -174,13 +174,13 @@ async def _insert_general(
     """
     outcomes: list[Enqueued | None] = [None] * len(items)
     while None in outcomes:
-        await _match_existing(session, items, outcomes)
-        await _insert_missing(session, items, outcomes, now)
+        await _match_existing(tx, items, outcomes)
+        await _insert_missing(tx, items, outcomes, now)
     return [outcome for outcome in outcomes if outcome is not None]
 
 
 async def _insert_missing(
-    session: Transaction,
+    tx: Transaction,
     items: Sequence[tuple[NewRun, str, str | None]],
     outcomes: list[Enqueued | None],
     now: int,
@@ -206,13 +206,13 @@ async def _insert_missing(
         }
         for n, index in enumerate(missing)
     )
-    ids = await session.insert("insert_runs", len(missing), rows=rows)
+    ids = await tx.insert("insert_runs", len(missing), rows=rows)
     for index, run_id in zip(missing, ids, strict=True):
         if run_id:
             outcomes[index] = Enqueued(run_id=RunId(run_id))
 
 
-async def count_new(session: Transaction, batches: Sequence[RunBatch]) -> int:
+async def count_new(tx: Transaction, batches: Sequence[RunBatch]) -> int:
     """Return how many runs of batches with keys are not there yet."""
     items = [
         (batch.template, payload, batch.key(index))
@@ -220,7 +220,7 @@ async def count_new(session: Transaction, batches: Sequence[RunBatch]) -> int:
         for index, payload in enumerate(batch.payloads)
     ]
     outcomes: list[Enqueued | None] = [None] * len(items)
-    await _match_existing(session, items, outcomes)
+    await _match_existing(tx, items, outcomes)
     new = [(run, key) for (run, _, key), there in zip(items, outcomes, strict=True) if not there]
     named = {_identity(run, key) for run, key in new} - {None}
     return len(named) + sum(_identity(run, key) is None for run, key in new)
@@ -235,7 +235,7 @@ def _identity(run: NewRun, key: str | None) -> tuple[object, ...] | None:
 
 
 async def _match_existing(
-    session: Transaction,
+    tx: Transaction,
     items: Sequence[tuple[NewRun, str, str | None]],
     outcomes: list[Enqueued | None],
 ) -> None:
@@ -256,7 +256,7 @@ async def _match_existing(
         for _, run, _, key in open_items
     )
     found: dict[tuple[object, ...], Row] = {}
-    for row in await session.rows("existing_runs", rows=rows):
+    for row in await tx.rows("existing_runs", rows=rows):
         run_id, task_id, key, schedule_id, slot_key, payload = row
         if key is not None:
             found["key", task_id, key] = (run_id, payload)
@@ -278,20 +278,18 @@ FreshHead = tuple[str, int, str, str, int]
 """A head that may not have been written yet: its pool, then a head inside that."""
 
 
-async def take_pings(session: Transaction, worker: str) -> list[Row] | None:
+async def take_pings(tx: Transaction, worker: str) -> list[Row] | None:
     """Return the pings that have come, or None for a worker that may not claim.
 
     A fenced worker may not, and nobody may while everything is paused. Their pings stay.
     """
-    pings = await session.rows("take_pings", most=MOST_PINGS, worker=worker)
-    if not pings and await session.rows("is_barred", worker=worker):
+    pings = await tx.rows("take_pings", most=MOST_PINGS, worker=worker)
+    if not pings and await tx.rows("is_barred", worker=worker):
         return None
     return pings
 
 
-async def apply_claim_hints(
-    session: Transaction, pings: Sequence[Row]
-) -> tuple[set[FreshHead], bool]:
+async def apply_claim_hints(tx: Transaction, pings: Sequence[Row]) -> tuple[set[FreshHead], bool]:
     """Take up pings: choose lane heads, and return the heads that may have ready runs.
 
     The second part says whether the queue was quiet: no other head is open, and nothing is limited.
@@ -300,42 +298,42 @@ async def apply_claim_hints(
     reopen = {(r[0], r[1]) for r in pings if r[5] is None and r[2] is None}
     lanes = {(r[1], r[5]) for r in pings if r[5] is not None}
     if lanes:
-        fresh |= await _turn_lanes(session, sorted(lanes))
+        fresh |= await _turn_lanes(tx, sorted(lanes))
     if reopen:
         rows = QueryRows({"pool": pool, "space_id": space} for pool, space in sorted(reopen))
-        await session.run("reopen_heads", rows=rows)
+        await tx.run("reopen_heads", rows=rows)
     return fresh, bool(pings) and not reopen and bool(pings[0][6])
 
 
-async def open_new_heads(session: Transaction, heads: set[FreshHead], now: int) -> None:
+async def open_new_heads(tx: Transaction, heads: set[FreshHead], now: int) -> None:
     """Note that heads may have ready runs."""
     rows = QueryRows(
         {"pool": h[0], "space_id": h[1], "route": h[2], "grp": h[3], "metered": h[4]}
         for h in sorted(heads)
     )
-    await session.run("open_new_heads", rows=rows, now=now)
+    await tx.run("open_new_heads", rows=rows, now=now)
 
 
-async def _turn_lanes(session: Transaction, lanes: list[tuple[int, str]]) -> set[FreshHead]:
+async def _turn_lanes(tx: Transaction, lanes: list[tuple[int, str]]) -> set[FreshHead]:
     """Make the best waiting run of each free lane its head; return the heads that have one."""
     rows = QueryRows({"space_id": space, "lane": lane} for space, lane in lanes)
     held: list[int] = []
     ready: list[int] = []
-    for _, _, busy, current, best in await session.rows("view_lanes", rows=rows):
+    for _, _, busy, current, best in await tx.rows("view_lanes", rows=rows):
         if current is not None and (busy or current != best):
             held.append(current)
         if best is not None and not busy and best != current:
             ready.append(best)
     if held:
-        await session.run("hold_runs", ids=held)
+        await tx.run("hold_runs", ids=held)
     if not ready:
         return set()
-    made = await session.rows("ready_runs", ids=ready)
+    made = await tx.rows("ready_runs", ids=ready)
     missed = set(ready) - {row[0] for row in made}
     if missed:
         # Another transaction holds the row; look at its lane again once that has ended.
-        again = await session.rows("lanes_of", ids=sorted(missed))
-        await session.run(
+        again = await tx.rows("lanes_of", ids=sorted(missed))
+        await tx.run(
             "insert_pings",
             rows=QueryRows(
                 claim_hint(pool, space, "", "", False, lane) for pool, space, lane in again
@@ -344,17 +342,18 @@ async def _turn_lanes(session: Transaction, lanes: list[tuple[int, str]]) -> set
     return {(row[1], row[2], row[3], row[4], row[5]) for row in made}
 
 
-async def rebuild_queue_heads(session: Transaction, now: int) -> int:
+async def rebuild_queue_heads(tx: Transaction) -> int:
     """Open a head for every combination that has ready runs, and look at every waiting lane.
 
     Needed only if the caches were lost or a transaction vanished between a look and its ping.
     """
-    await session.enter_claim()
-    found = await session.rows("find_heads")
+    now = tx.now()
+    await tx.enter_claim()
+    found = await tx.rows("find_heads")
     if found:
-        await open_new_heads(session, {(r[0], r[1], r[2], r[3], r[4]) for r in found}, now)
-    lanes = await session.rows("find_lanes")
+        await open_new_heads(tx, {(r[0], r[1], r[2], r[3], r[4]) for r in found}, now)
+    lanes = await tx.rows("find_lanes")
     if lanes:
         pings = QueryRows(claim_hint(r[0], r[1], "", "", False, r[2]) for r in lanes)
-        await session.run("insert_pings", rows=pings)
+        await tx.run("insert_pings", rows=pings)
     return len(found) + len(lanes)

@@ -21,16 +21,16 @@ COUNTS = {Quota.QUEUED: "count_queued", Quota.SCHEDULES: "count_schedules"}
 
 
 async def enqueue_within(
-    session: Transaction,
+    tx: Transaction,
     batches: Sequence[RunBatch],
     now: int,
     *,
-    mains: set[int] | None = None,
+    unlimited: set[int] | None = None,
     last_of_all: bool = False,
 ) -> list[list[Enqueued]]:
     """Queue batches of runs if every space has room for its own.
 
-    `mains` remembers which spaces have no quota, whatever the limits are.
+    `unlimited` remembers which spaces have no quota, whatever the limits are.
     """
     wanted: Counter[int] = Counter()
     for batch in batches:
@@ -42,27 +42,27 @@ async def enqueue_within(
         if not own:
             return wanted[space_id]
         there = sum(len(batch.payloads) for batch in own)
-        return wanted[space_id] - there + await count_new(session, own)
+        return wanted[space_id] - there + await count_new(tx, own)
 
-    for space_id, room in (await _rooms(session, Quota.QUEUED, wanted, mains)).items():
+    for space_id, room in (await _rooms(tx, Quota.QUEUED, wanted, unlimited)).items():
         if wanted[space_id] > room.left and await fewer(space_id) > max(room.left, 0):
             raise room.refusal()
-    return await queue_runs(session, batches, now, last_of_all=last_of_all)
+    return await queue_runs(tx, batches, now, last_of_all=last_of_all)
 
 
-async def check_queued(session: Transaction, space_id: int, more: int) -> None:
+async def check_queued(tx: Transaction, space_id: int, more: int) -> None:
     """Refuse more runs than a space has room for."""
-    rooms = await _rooms(session, Quota.QUEUED, {space_id: more}, None)
+    rooms = await _rooms(tx, Quota.QUEUED, {space_id: more}, None)
     for room in rooms.values():
         if more > room.left:
             raise room.refusal()
 
 
-async def check_schedules(session: Transaction, task_id: int) -> None:
+async def check_schedules(tx: Transaction, task_id: int) -> None:
     """Refuse one more schedule of a task where its space has no room for it."""
-    row = await one(session, "space_of_task", task_id=task_id)
+    row = await one(tx, "space_of_task", task_id=task_id)
     wanted = {} if row is None else {row[0]: 1}
-    for room in (await _rooms(session, Quota.SCHEDULES, wanted, None)).values():
+    for room in (await _rooms(tx, Quota.SCHEDULES, wanted, None)).values():
         if room.left < 1:
             raise room.refusal()
 
@@ -87,18 +87,18 @@ class _Room:
 
 
 async def _rooms(
-    session: Transaction, quota: Quota, wanted: Mapping[int, int], mains: set[int] | None
+    tx: Transaction, quota: Quota, wanted: Mapping[int, int], unlimited: set[int] | None
 ) -> dict[int, _Room]:
     """Return what is left to those of some spaces that have a quota."""
-    ids = sorted(space for space, more in wanted.items() if more and space not in (mains or ()))
+    ids = sorted(space for space, more in wanted.items() if more and space not in (unlimited or ()))
     if not ids:
         return {}
     rooms = {}
-    for space_id, name, role, cap in await session.rows("read_quotas", what=quota.value, ids=ids):
+    for space_id, name, role, cap in await tx.rows("read_quotas", what=quota.value, ids=ids):
         if role == SpaceRole.MAIN:
-            if mains is not None:
-                mains.add(space_id)
+            if unlimited is not None:
+                unlimited.add(space_id)
         elif cap is not None:
-            counted = await session.rows(COUNTS[quota], space_id=space_id, most=cap)
+            counted = await tx.rows(COUNTS[quota], space_id=space_id, most=cap)
             rooms[space_id] = _Room(quota, name, cap, counted[0][0])
     return rooms

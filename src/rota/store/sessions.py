@@ -6,58 +6,18 @@ from rota.model.attempts import AgentSessionRef
 from rota.model.ids import Epoch, RunId, SessionId
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.sessions import MAX_PROMPT_TEXT, AgentSession, Exchange, SessionFilter, title_of
-from rota.store.transactions import Dialect, Row, Transaction, one
+from rota.store.transactions import Row, Transaction, one
 
 LAST = (1 << 63) - 1
 MOST_SEARCHED = 2_000
 
 
-class Conversing(Dialect):
-    """The operations of sessions, over a dialect's transactions."""
-
-    async def find_session(
-        self, run_id: int, agent: str, *, shared: bool, own: bool
-    ) -> AgentSessionRef | None:
-        """Return what a run goes on in: with `own` its session, with `shared` its thread's."""
-        return await self.read(find_session, run_id, agent, shared, own)
-
-    async def list_sessions(self, wanted: SessionFilter) -> list[AgentSession]:
-        """Return sessions, newest first."""
-        return await self.read(list_sessions, wanted)
-
-    async def get_session(self, session_id: int) -> AgentSession | None:
-        """Return a session; None if there is none, or it was cleared."""
-        return await self.read(get_session, session_id)
-
-    async def session_history(self, session_id: int, before: int, most: int) -> list[Exchange]:
-        """Return what was said in a session, newest first."""
-        return await self.read(session_history, session_id, before, most)
-
-    async def search_sessions(
-        self, space: str | None, thread: str | None, words: str, most: int
-    ) -> list[Exchange]:
-        """Return where words were said or answered of late, newest first."""
-        return await self.read(search_sessions, space, thread, words, most)
-
-    async def archive_session(self, session_id: int, title: str | None) -> bool:
-        """Put a session aside, so that the next run begins a new one; false if there is none."""
-        return await self.write(archive_session, session_id, title, self.now())
-
-    async def clear_session(self, session_id: int) -> bool:
-        """Forget a session and what was said in it for good; false if there is none."""
-        return await self.write(clear_session, session_id, self.now())
-
-    async def resume_session(self, session_id: int, title: str | None) -> bool:
-        """Let the next run go on in a session; the one it takes the place of is archived."""
-        return await self.write(resume_session, session_id, title, self.now())
-
-
 async def find_session(
-    session: Transaction, run_id: int, agent: str, shared: bool, own: bool
+    tx: Transaction, run_id: int, agent: str, *, shared: bool, own: bool
 ) -> AgentSessionRef | None:
     """Return the session that a run goes on in."""
     for query, wanted in (("own_session", own), ("current_session", shared)):
-        row = await one(session, query, run_id=run_id, agent=agent) if wanted else None
+        row = await one(tx, query, run_id=run_id, agent=agent) if wanted else None
         if row is not None:
             name, used, made, cached = row
             return AgentSessionRef(agent, name, used, made, cached, shared=shared)
@@ -65,7 +25,7 @@ async def find_session(
 
 
 async def keep_session(
-    session: Transaction, run_id: int, epoch: int, space_id: int, kept: AgentSessionRef, now: int
+    tx: Transaction, run_id: int, epoch: int, space_id: int, kept: AgentSessionRef, now: int
 ) -> None:
     """Record what an agent told of its session.
 
@@ -75,32 +35,30 @@ async def keep_session(
     told = {
         "name": kept.id, "input": kept.input, "output": kept.output, "cached": kept.cached,
     }  # fmt: skip
-    known = await one(session, "named_session", **of_run, name=kept.id, was=kept.was)
-    said = await one(session, "what_was_said", run_id=run_id, epoch=epoch)
+    known = await one(tx, "named_session", **of_run, name=kept.id, was=kept.was)
+    said = await one(tx, "what_was_said", run_id=run_id, epoch=epoch)
     words = "" if said is None else said[0]
     if known is None:
-        await session.rows("lock_space", id=space_id)
+        await tx.rows("lock_space", id=space_id)
         if kept.shared:
-            await session.run("archive_current", **of_run, now=now)
+            await tx.run("archive_current", **of_run, now=now)
         title = title_of(words)
-        made = await session.rows(
+        made = await tx.rows(
             "insert_session", **of_run, **told, title=title, shared=kept.shared, now=now
         )
         if not made:
             return
         known = (made[0][0], False)
     else:
-        await session.run("use_session", id=known[0], **told, now=now)
+        await tx.run("use_session", id=known[0], **told, now=now)
     if not known[1]:
         exchange = {"run_id": run_id, "epoch": epoch, "session_id": known[0], "said": words}
-        await session.run("note_exchange", **exchange, now=now)
+        await tx.run("note_exchange", **exchange, now=now)
 
 
-async def forget_session(
-    session: Transaction, run_id: int, lost: AgentSessionRef, now: int
-) -> None:
+async def forget_session(tx: Transaction, run_id: int, lost: AgentSessionRef, now: int) -> None:
     """Put a session aside that its agent does not know any more."""
-    await session.run("archive_lost", run_id=run_id, agent=lost.agent, name=lost.id, now=now)
+    await tx.run("archive_lost", run_id=run_id, agent=lost.agent, name=lost.id, now=now)
 
 
 def _as_session(row: Row) -> AgentSession:
@@ -128,9 +86,9 @@ def _as_exchange(row: Row) -> Exchange:
     return Exchange(*ids, task, from_micros(at), *rest)
 
 
-async def list_sessions(session: Transaction, wanted: SessionFilter) -> list[AgentSession]:
+async def list_sessions(tx: Transaction, wanted: SessionFilter) -> list[AgentSession]:
     """Return sessions, newest first."""
-    rows = await session.rows(
+    rows = await tx.rows(
         "list_sessions",
         space=wanted.space,
         thread=wanted.thread,
@@ -142,25 +100,25 @@ async def list_sessions(session: Transaction, wanted: SessionFilter) -> list[Age
     return [_as_session(row) for row in rows]
 
 
-async def get_session(session: Transaction, session_id: int) -> AgentSession | None:
+async def get_session(tx: Transaction, session_id: int) -> AgentSession | None:
     """Return a session."""
-    row = await one(session, "get_session", id=session_id)
+    row = await one(tx, "get_session", id=session_id)
     return None if row is None else _as_session(row)
 
 
 async def session_history(
-    session: Transaction, session_id: int, before: int, most: int
+    tx: Transaction, session_id: int, before: int, most: int
 ) -> list[Exchange]:
     """Return what was said in a session, newest first."""
-    rows = await session.rows("session_history", id=session_id, before=before, most=most)
+    rows = await tx.rows("session_history", id=session_id, before=before, most=most)
     return [_as_exchange(row) for row in rows]
 
 
 async def search_sessions(
-    session: Transaction, space: str | None, thread: str | None, words: str, most: int
+    tx: Transaction, space: str | None, thread: str | None, words: str, most: int
 ) -> list[Exchange]:
     """Return where words stand in the newest of what was said and answered."""
-    rows = await session.rows(
+    rows = await tx.rows(
         "search_sessions",
         space=space,
         thread=thread,
@@ -178,28 +136,25 @@ def _escaped(words: str) -> str:
     return words
 
 
-async def archive_session(
-    session: Transaction, session_id: int, title: str | None, now: int
-) -> bool:
+async def archive_session(tx: Transaction, session_id: int, title: str | None) -> bool:
     """Put a session aside."""
-    return bool(await session.rows("archive_session", id=session_id, title=title, now=now))
+    return bool(await tx.rows("archive_session", id=session_id, title=title, now=tx.now()))
 
 
-async def clear_session(session: Transaction, session_id: int, now: int) -> bool:
+async def clear_session(tx: Transaction, session_id: int) -> bool:
     """Forget a session, but for its name, so that a run that goes on in it keeps nothing new."""
-    if not await session.rows("clear_session", id=session_id, now=now):
+    if not await tx.rows("clear_session", id=session_id, now=tx.now()):
         return False
-    await session.run("forget_exchanges", id=session_id)
+    await tx.run("forget_exchanges", id=session_id)
     return True
 
 
-async def resume_session(
-    session: Transaction, session_id: int, title: str | None, now: int
-) -> bool:
+async def resume_session(tx: Transaction, session_id: int, title: str | None) -> bool:
     """Let the next run go on in a session."""
-    found = await session.rows("archive_session", id=session_id, title=None, now=now)
+    now = tx.now()
+    found = await tx.rows("archive_session", id=session_id, title=None, now=now)
     if not found:
         return False
-    await session.rows("lock_space", id=found[0][0])
-    await session.run("archive_beside", id=session_id, title=title, now=now)
-    return bool(await session.rows("unarchive_session", id=session_id))
+    await tx.rows("lock_space", id=found[0][0])
+    await tx.run("archive_beside", id=session_id, title=title, now=now)
+    return bool(await tx.rows("unarchive_session", id=session_id))

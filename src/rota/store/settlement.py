@@ -49,7 +49,6 @@ from rota.store.transactions import (
     DELIVERIES,
     EVENTS,
     MESSAGES,
-    Dialect,
     QueryRows,
     Row,
     Transaction,
@@ -67,13 +66,14 @@ EVENT_OF_CAUSE = {
 }
 
 
-async def settle(session: Transaction, settlements: Sequence[Settlement], now: int) -> list[bool]:
+async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[bool]:
     """Apply settlements; return for each whether it was still the run's to make."""
+    now = tx.now()
     rows = {
         row[0]: row
-        for row in await session.rows("lock_runs", ids=sorted({s.run_id for s in settlements}))
+        for row in await tx.rows("lock_runs", ids=sorted({s.run_id for s in settlements}))
     }
-    cancelled = await reasons(session, [run_id for run_id, row in rows.items() if row[5]])
+    cancelled = await reasons(tx, [run_id for run_id, row in rows.items() if row[5]])
     verdicts: list[bool] = []
     plain: dict[tuple[RunState, RunState, str], list[int]] = {}
     rich: list[Settlement] = []
@@ -103,46 +103,44 @@ async def settle(session: Transaction, settlements: Sequence[Settlement], now: i
         else:
             rich.append(settlement)
     for (was, state, outcome), ids in plain.items():
-        await _finish_plain(session, was, state, outcome, ids, now)
+        await _finish_plain(tx, was, state, outcome, ids, now)
     if rich:
-        await _record(session, rich, now)
-        await _move(session, rich, rows, now)
+        await _record(tx, rich, now)
+        await _move(tx, rich, rows, now)
         reach("settle.outbox")
-        await _follow_up(session, rich, now)
-    await _clear(session, moved, rows, now)
-    await notifications.withdraw_closed(session, moved, now)
-    await _ping(session, moved, rows, now)
-    await _count_failures(session, moved, now)
-    await _finish_tasks(session, moved, now)
+        await _follow_up(tx, rich, now)
+    await _clear(tx, moved, rows, now)
+    await notifications.withdraw_closed(tx, moved, now)
+    await _ping(tx, moved, rows, now)
+    await _count_failures(tx, moved, now)
+    await _finish_tasks(tx, moved, now)
     if late:
-        await _record_late(session, [s for s in late if s.run_id in rows], now)
+        await _record_late(tx, [s for s in late if s.run_id in rows], now)
     return verdicts
 
 
-async def _clear(
-    session: Transaction, moved: list[Settlement], rows: dict[int, Row], now: int
-) -> None:
+async def _clear(tx: Transaction, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:
     """Do or drop what waited for the end of runs: deferred operations, and what was set aside."""
-    await return_messages(session, moved)
+    await return_messages(tx, moved)
     deferring = [s for s in moved if rows[s.run_id][7]]
     if deferring:
-        await settle_deferred(session, deferring, now)
+        await settle_deferred(tx, deferring, now)
     if any(rows[s.run_id][8] for s in moved):
-        await budgets.close(session, moved, now)
+        await budgets.close(tx, moved, now)
 
 
 async def _finish_plain(
-    session: Transaction, was: RunState, state: RunState, outcome: str, ids: list[int], now: int
+    tx: Transaction, was: RunState, state: RunState, outcome: str, ids: list[int], now: int
 ) -> None:
     if was is RunState.RUNNING:
-        await session.run("record_attempts", ids=ids, outcome=outcome, now=now)
+        await tx.run("record_attempts", ids=ids, outcome=outcome, now=now)
     data = json.dumps({"state": state.value})
-    await session.run("record_events", ids=ids, name=EventName.SETTLED.value, data=data, now=now)
-    session.wake(EVENTS)
-    await session.run("finish_runs", ids=ids, state=state.value, now=now)
+    await tx.run("record_events", ids=ids, name=EventName.SETTLED.value, data=data, now=now)
+    tx.wake(EVENTS)
+    await tx.run("finish_runs", ids=ids, state=state.value, now=now)
 
 
-async def _record(session: Transaction, rich: list[Settlement], now: int) -> None:
+async def _record(tx: Transaction, rich: list[Settlement], now: int) -> None:
     ended: dict[str, list[int]] = defaultdict(list)
     told = QueryRows()
     events: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -163,12 +161,12 @@ async def _record(session: Transaction, rich: list[Settlement], now: int) -> Non
                 )
         events[_event(s)].append(s.run_id)
     for outcome, run_ids in ended.items():
-        await session.run("record_attempts", ids=run_ids, outcome=outcome, now=now)
+        await tx.run("record_attempts", ids=run_ids, outcome=outcome, now=now)
     if told:
-        await session.run("record_told_attempts", rows=told, now=now)
+        await tx.run("record_told_attempts", rows=told, now=now)
     for (name, data), run_ids in events.items():
-        await session.run("record_events", ids=run_ids, name=name, data=data, now=now)
-    session.wake(EVENTS)
+        await tx.run("record_events", ids=run_ids, name=name, data=data, now=now)
+    tx.wake(EVENTS)
 
 
 def _event(s: Settlement) -> tuple[str, str]:
@@ -191,9 +189,7 @@ def _event(s: Settlement) -> tuple[str, str]:
     return EVENT_OF_CAUSE[cause].value, json.dumps(data)
 
 
-async def _move(
-    session: Transaction, rich: list[Settlement], rows: dict[int, Row], now: int
-) -> None:
+async def _move(tx: Transaction, rich: list[Settlement], rows: dict[int, Row], now: int) -> None:
     finished, requeued, waiting = QueryRows(), QueryRows(), QueryRows()
     for s in rich:
         if s.state in FINISHED:
@@ -212,12 +208,12 @@ async def _move(
         else:
             requeued.append(_requeued(s, rows[s.run_id][3], now))
     if finished:
-        await session.run("finish_runs_with", rows=finished, now=now)
+        await tx.run("finish_runs_with", rows=finished, now=now)
     if requeued:
-        await session.run("requeue_runs", rows=requeued)
+        await tx.run("requeue_runs", rows=requeued)
     if waiting:
-        await session.run("await_runs", rows=waiting)
-        await session.run("insert_questions", rows=waiting, now=now)
+        await tx.run("await_runs", rows=waiting)
+        await tx.run("insert_questions", rows=waiting, now=now)
 
 
 def _waiting(s: Settlement) -> dict[str, object]:
@@ -255,7 +251,7 @@ def _requeued(s: Settlement, lane: str | None, now: int) -> dict[str, object]:
     }
 
 
-async def _follow_up(session: Transaction, rich: list[Settlement], now: int) -> None:
+async def _follow_up(tx: Transaction, rich: list[Settlement], now: int) -> None:
     answers = QueryRows(
         {
             "id": s.extras.answered,
@@ -266,7 +262,7 @@ async def _follow_up(session: Transaction, rich: list[Settlement], now: int) -> 
         if s.extras.answered is not None
     )
     if answers:
-        await session.run("answer_questions", rows=answers, now=now)
+        await tx.run("answer_questions", rows=answers, now=now)
     deliveries = QueryRows(
         {
             "run_id": s.run_id,
@@ -282,19 +278,17 @@ async def _follow_up(session: Transaction, rich: list[Settlement], now: int) -> 
         for d in s.extras.deliveries
     )
     if deliveries:
-        await session.run("insert_deliveries", rows=deliveries, now=now)
-        session.wake(DELIVERIES)
+        await tx.run("insert_deliveries", rows=deliveries, now=now)
+        tx.wake(DELIVERIES)
     successors = [batch for s in rich for batch in s.extras.successors]
     if successors:
         reach("settle.successors")
-        await queue_runs(session, successors, now)
-    await keep(session, rich, now)
-    await notifications.notify(session, rich, now)
+        await queue_runs(tx, successors, now)
+    await keep(tx, rich, now)
+    await notifications.notify(tx, rich, now)
 
 
-async def _ping(
-    session: Transaction, moved: list[Settlement], rows: dict[int, Row], now: int
-) -> None:
+async def _ping(tx: Transaction, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:
     """Let claiming look again where a lane, a limit or a queued run may have become free."""
     ready: set[int] = set()
     freed: set[int] = set()
@@ -304,13 +298,13 @@ async def _ping(
             freed.add(s.run_id)
         if s.state is RunState.QUEUED:
             if (s.extras.available_at or now) > now:
-                session.wake("later")
+                tx.wake("later")
             else:
                 ready.add(s.run_id)
     if not (ready or freed):
         return
     pings: dict[tuple[object, ...], dict[str, object]] = {}
-    for run_id, pool, space_id, route, grp, metered, lane in await session.rows(
+    for run_id, pool, space_id, route, grp, metered, lane in await tx.rows(
         "heads_of", ids=sorted(ready | freed)
     ):
         records = []
@@ -319,11 +313,11 @@ async def _ping(
         if run_id in freed:
             records.append({**NOWHERE, "pool": pool, "space_id": space_id})
         pings.update({tuple(record.values()): record for record in records})
-    await session.run("insert_pings", rows=QueryRows(pings.values()))
-    session.wake(RUNS)
+    await tx.run("insert_pings", rows=QueryRows(pings.values()))
+    tx.wake(RUNS)
 
 
-async def _count_failures(session: Transaction, moved: list[Settlement], now: int) -> None:
+async def _count_failures(tx: Transaction, moved: list[Settlement], now: int) -> None:
     resets: set[int] = set()
     adds: Counter[int] = Counter()
     thresholds: dict[int, int] = {}
@@ -341,32 +335,32 @@ async def _count_failures(session: Transaction, moved: list[Settlement], now: in
         task_id: {
             "task_id": task_id,
             "reset": int(task_id in resets),
-            "add": adds[task_id],
+            "added": adds[task_id],
             "disable_after": thresholds.get(task_id, 0),
         }
         for task_id in sorted(resets | adds.keys())
     }
     if not tallies:
         return
-    await session.run("count_failures", rows=QueryRows(tallies.values()))
+    await tx.run("count_failures", rows=QueryRows(tallies.values()))
     watched = [t for t in tallies.values() if t["disable_after"]]
     if watched:
-        for row in await session.rows("disable_failing", rows=QueryRows(watched), now=now):
+        for row in await tx.rows("disable_failing", rows=QueryRows(watched), now=now):
             why = "its task was disabled after failing too often"
-            told = await notifications.notify_disabled(session, row, failing[row[0]], now)
-            await _after_disabling(session, row[0], "too many failures in a row", why, now, told)
+            told = await notifications.notify_disabled(tx, row, failing[row[0]], now)
+            await _after_disabling(tx, row[0], "too many failures in a row", why, now, told)
 
 
-async def _finish_tasks(session: Transaction, moved: list[Settlement], now: int) -> None:
+async def _finish_tasks(tx: Transaction, moved: list[Settlement], now: int) -> None:
     """Disable the tasks that were to run until they have succeeded."""
     done = sorted({s.task_id for s in moved if s.extras.finishes})
-    for row in await session.rows("disable_done", ids=done, now=now) if done else []:
+    for row in await tx.rows("disable_done", ids=done, now=now) if done else []:
         why = "its task has succeeded, and was to run until then"
-        await _after_disabling(session, row[0], "it has succeeded", why, now)
+        await _after_disabling(tx, row[0], "it has succeeded", why, now)
 
 
 async def _after_disabling(
-    session: Transaction,
+    tx: Transaction,
     task_id: int,
     reason: str,
     why: str,
@@ -374,19 +368,19 @@ async def _after_disabling(
     told: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
     """Say that a task was disabled, and end the slots that wait in its queue."""
-    await session.run("touch_schedules", task_ids=[task_id])
-    await _cancel_planned(session, task_id, why, now)
+    await tx.run("touch_schedules", task_ids=[task_id])
+    await _cancel_planned(tx, task_id, why)
     event: dict[str, object] = {
         "name": EventName.TASK_DISABLED.value,
         "task_id": task_id,
         "data": json.dumps({"reason": reason, **told}),
     }
-    await session.run("insert_events", rows=QueryRows([event]), now=now)
+    await tx.run("insert_events", rows=QueryRows([event]), now=now)
 
 
-async def _cancel_planned(session: Transaction, task_id: int, why: str, now: int) -> None:
+async def _cancel_planned(tx: Transaction, task_id: int, why: str) -> None:
     """End the slots that wait in the queue of a task that has just been disabled."""
-    rows = await session.rows("queued_runs_of", task_id=task_id, planned_only=1, most=10_000)
+    rows = await tx.rows("queued_runs_of", task_id=task_id, planned_only=1, most=10_000)
     ends = [
         Settlement(
             row[0],
@@ -401,11 +395,11 @@ async def _cancel_planned(session: Transaction, task_id: int, why: str, now: int
         if row[3] == RunState.QUEUED and row[4] == 0
     ]
     if ends:
-        await settle(session, ends, now)
+        await settle(tx, ends)
 
 
-async def _record_late(session: Transaction, late: list[Settlement], now: int) -> None:
-    session.wake(EVENTS)
+async def _record_late(tx: Transaction, late: list[Settlement], now: int) -> None:
+    tx.wake(EVENTS)
     for s in late:
         if s.was is not RunState.RUNNING:
             continue
@@ -415,7 +409,7 @@ async def _record_late(session: Transaction, late: list[Settlement], now: int) -
             "result": (s.extras.result or "")[:LONGEST_LATE_RESULT],
             "error": (s.extras.error or "")[:LONGEST_LATE_RESULT],
         }
-        await session.run(
+        await tx.run(
             "record_events",
             ids=[s.run_id],
             name=EventName.LATE_RESULT.value,
@@ -447,7 +441,7 @@ def told_of(settlement: Settlement) -> dict[str, object]:
     return found
 
 
-async def keep(session: Transaction, settlements: Sequence[Settlement], now: int) -> None:
+async def keep(tx: Transaction, settlements: Sequence[Settlement], now: int) -> None:
     """Count quiet runs, remember what gates said, and queue what is to be looked at again."""
     quiet: Counter[int] = Counter()
     for s in settlements:
@@ -457,7 +451,7 @@ async def keep(session: Transaction, settlements: Sequence[Settlement], now: int
         if aside.mark is SuppressionReason.QUIET:
             quiet[s.task_id] += 1
         if aside.remembered is not None:
-            await session.run(
+            await tx.run(
                 "put_state",
                 task_id=s.task_id,
                 key=GATE,
@@ -467,13 +461,15 @@ async def keep(session: Transaction, settlements: Sequence[Settlement], now: int
             )
         if aside.next_check is not None:
             at = aside.next_check.template.available_at
-            if await session.rows("move_next_check", task_id=s.task_id, at=at):
-                session.wake(LATER)
+            if await tx.rows("move_next_check", task_id=s.task_id, at=at):
+                tx.wake(LATER)
             else:
-                await queue_runs(session, [aside.next_check], now)
+                await queue_runs(tx, [aside.next_check], now)
     if quiet:
-        rows = QueryRows({"task_id": task_id, "add": add} for task_id, add in sorted(quiet.items()))
-        await session.run("count_quiet", rows=rows)
+        rows = QueryRows(
+            {"task_id": task_id, "added": add} for task_id, add in sorted(quiet.items())
+        )
+        await tx.run("count_quiet", rows=rows)
 
 
 CANCELS = "cancels"
@@ -482,25 +478,26 @@ CANCELS = "cancels"
 UNTOLD = "it was cancelled while it ran"
 
 
-async def request_cancel(session: Transaction, run_ids: Sequence[int], why: str, now: int) -> None:
+async def request_cancel(tx: Transaction, run_ids: Sequence[int], why: str) -> None:
     """Ask whoever works on these running runs to stop."""
-    asked = await session.rows("request_cancel", ids=list(run_ids), now=now)
+    now = tx.now()
+    asked = await tx.rows("request_cancel", ids=list(run_ids), now=now)
     if not asked:
         return
-    await session.run(
+    await tx.run(
         "record_events",
         ids=[row[0] for row in asked],
         name=EventName.CANCEL_REQUESTED.value,
         data=json.dumps({"why": why}),
         now=now,
     )
-    session.wake(CANCELS)
-    session.wake(EVENTS)
+    tx.wake(CANCELS)
+    tx.wake(EVENTS)
 
 
-async def reasons(session: Transaction, run_ids: Collection[int]) -> dict[int, str]:
+async def reasons(tx: Transaction, run_ids: Collection[int]) -> dict[int, str]:
     """Return why running runs are to stop."""
-    rows = await session.rows("cancel_reasons", ids=sorted(run_ids)) if run_ids else []
+    rows = await tx.rows("cancel_reasons", ids=sorted(run_ids)) if run_ids else []
     return {run_id: why or UNTOLD for run_id, why in rows}
 
 
@@ -523,35 +520,26 @@ def stopped(settlement: Settlement, why: str) -> Settlement:
     )
 
 
-class Answering(Dialect):
-    """The operation of a person who approves what Rota does itself."""
-
-    async def approve(self, answer: Settlement, deed: ApprovedAction) -> str | None:
-        """Settle an answer and do what it approves; return what came of it, None if too late."""
-        return await self.write(approve, answer, deed, self.now())
-
-
-async def approve(
-    session: Transaction, answer: Settlement, deed: ApprovedAction, now: int
-) -> str | None:
+async def approve(tx: Transaction, answer: Settlement, deed: ApprovedAction) -> str | None:
     """Settle the answer if the question is open still, do the deed, and write down what came."""
+    now = tx.now()
     ids = {answer.run_id} if deed.ends is None else {answer.run_id, deed.ends.run_id}
-    await session.rows("lock_runs", ids=sorted(ids))  # in one order, whoever ends whom
-    if not all(await settle(session, [answer], now)):
+    await tx.rows("lock_runs", ids=sorted(ids))  # in one order, whoever ends whom
+    if not all(await settle(tx, [answer])):
         return None
-    came = await _do(session, deed, now)
+    came = await _do(tx, deed, now)
     reach("approve.done")
-    noted = await session.rows("note_outcome", id=answer.extras.answered, outcome=came)
+    noted = await tx.rows("note_outcome", id=answer.extras.answered, outcome=came)
     if not noted:
         message = f"the question of run {answer.run_id} was closed meanwhile: look at it again"
         raise Stale(message)
     return came
 
 
-async def _do(session: Transaction, deed: ApprovedAction, now: int) -> str:
+async def _do(tx: Transaction, deed: ApprovedAction, now: int) -> str:
     if deed.queues is not None:
         try:
-            ((queued,),) = await enqueue_within(session, [deed.queues], now)
+            ((queued,),) = await enqueue_within(tx, [deed.queues], now)
         except OverLimit as fault:
             return json.dumps(_refused(fault))
         if queued.conflict:
@@ -559,22 +547,22 @@ async def _do(session: Transaction, deed: ApprovedAction, now: int) -> str:
             return json.dumps(_refused(Conflict(message)))
         return json.dumps({"ok": True, "run": queued.run_id, "created": queued.created})
     if deed.ends is not None:
-        return json.dumps(await _cancel(session, deed.ends, now))
+        return json.dumps(await _cancel(tx, deed.ends))
     return deed.known or json.dumps({"ok": True})
 
 
-async def _cancel(session: Transaction, end: Settlement, now: int) -> dict[str, object]:
+async def _cancel(tx: Transaction, end: Settlement) -> dict[str, object]:
     """End a run as it stands now, or ask whoever works on it to stop."""
-    row = await one(session, "lock_runs", ids=[end.run_id])
+    row = await one(tx, "lock_runs", ids=[end.run_id])
     if row is None:
         return _refused(NotFound("run", end.run_id, "it ended long ago"))
     state = RunState(row[2])
     if state in FINISHED:
         return _refused(IllegalMove(state, "be cancelled: it has ended already"))
     if state is RunState.RUNNING:
-        await request_cancel(session, [end.run_id], end.extras.error or UNTOLD, now)
+        await request_cancel(tx, [end.run_id], end.extras.error or UNTOLD)
     else:
-        await settle(session, [end._replace(epoch=row[1], was=state)], now)
+        await settle(tx, [end._replace(epoch=row[1], was=state)])
         state = end.state
     return {"ok": True, "run": end.run_id, "state": state.value}
 
@@ -587,7 +575,7 @@ NEWEST = 3 * MAX_PENDING
 """Among how many of a thread's newest messages a reader is looked for."""
 
 
-async def return_messages(session: Transaction, moved: Iterable[Settlement]) -> None:
+async def return_messages(tx: Transaction, moved: Iterable[Settlement]) -> None:
     """Let what attempts were given that never began wait for its reader, or for the next one.
 
     A run that is tried again reads it itself; else whoever waits in the thread to read does.
@@ -596,72 +584,69 @@ async def return_messages(session: Transaction, moved: Iterable[Settlement]) -> 
         if not s.extras.unbegun:
             continue
         attempt = {"run_id": s.run_id, "epoch": s.epoch}
-        row = await one(session, "thread_given_to", **attempt)
+        row = await one(tx, "thread_given_to", **attempt)
         if row is None:
             continue
         thread = row[0]
-        await session.rows("lock_thread", key=thread)
-        await session.run("give_back_messages", **attempt)
-        readers = await session.rows("thread_readers", thread=thread, most=NEWEST)
+        await tx.rows("lock_thread", key=thread)
+        await tx.run("give_back_messages", **attempt)
+        readers = await tx.rows("thread_readers", thread=thread, most=NEWEST)
         if readers and s.state in FINISHED:
             room = {"most": MAX_PENDING, "bytes": MAX_PENDING_BYTES}
-            await session.run("turn_messages", thread=thread, reader=readers[-1][0], **room)
-        session.wake(MESSAGES)
+            await tx.run("turn_messages", thread=thread, reader=readers[-1][0], **room)
+        tx.wake(MESSAGES)
 
 
 DELETED = "its task was deleted"
 
 
-async def enqueue(
-    session: Transaction, batches: Sequence[RunBatch], now: int, mains: set[int]
-) -> list[list[Enqueued]]:
+async def enqueue(tx: Transaction, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
     """Queue batches of runs, and do nothing else."""
-    return await quotas.enqueue_within(session, batches, now, mains=mains, last_of_all=True)
+    return await quotas.enqueue_within(
+        tx, batches, tx.now(), unlimited=tx.cache.unlimited_spaces, last_of_all=True
+    )
 
 
 async def disable_task(
-    session: Transaction,
-    task: Task,
-    reason: str,
-    until: int | None,
-    ends: Sequence[Settlement],
-    now: int,
+    tx: Transaction, task: Task, reason: str, until: int | None, ends: Sequence[Settlement]
 ) -> bool:
     """Stop a task's slots from running, and end the queued ones; false if more have come."""
-    await session.run("touch_schedules", task_ids=[task.id])
-    if await _more_than(session, task, ends, planned_only=True):
+    now = tx.now()
+    await tx.run("touch_schedules", task_ids=[task.id])
+    if await _more_than(tx, task, ends, planned_only=True):
         return False
-    await tasks.disable_task(session, task, reason, until, now)
+    await tasks.disable_task(tx, task, reason, until, now)
     if ends:
-        await settle(session, ends, now)
+        await settle(tx, ends)
     return True
 
 
 async def delete_task(
-    session: Transaction, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId], now: int
+    tx: Transaction, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId]
 ) -> bool:
     """Take a task out of use, end what is queued and ask what runs to stop.
 
     False, with nothing done, if more has been queued meanwhile.
     """
-    await session.run("touch_schedules", task_ids=[task.id])
-    if await _more_than(session, task, ends, planned_only=False):
+    now = tx.now()
+    await tx.run("touch_schedules", task_ids=[task.id])
+    if await _more_than(tx, task, ends, planned_only=False):
         return False
-    await tasks.delete_task(session, task, now)
+    await tasks.delete_task(tx, task, now)
     if ends:
-        await settle(session, ends, now)
+        await settle(tx, ends)
     if stops:
-        await request_cancel(session, stops, DELETED, now)
+        await request_cancel(tx, stops, DELETED)
     return True
 
 
 async def _more_than(
-    session: Transaction, task: Task, ends: Sequence[Settlement], *, planned_only: bool
+    tx: Transaction, task: Task, ends: Sequence[Settlement], *, planned_only: bool
 ) -> bool:
     """Tell whether a task has queued runs beside those that are to be ended.
 
     A planner that was faster has finished: the schedules it held were touched before.
     """
-    queued = await workers.queued_runs_of(session, task.id, planned_only)
+    queued = await workers.list_queued_runs(tx, task.id, planned_only=planned_only)
     known = {end.run_id for end in ends}
     return any(run.run_id not in known for run in queued if run.epoch == 0 or not planned_only)

@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
 from rota.errors import SchemaMismatch
 
+PACKAGE = "rota.store"
 _NAME = re.compile(r"^-- name: (\w+)[^\n]*\n", re.MULTILINE)
 PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
-def load_queries(package: str) -> Mapping[str, str]:
-    """Return every query of a dialect by its name; a name may be given once."""
+@cache
+def load_queries() -> Mapping[str, str]:
+    """Return every query by its name, as PostgreSQL reads it."""
+    return read_queries(PACKAGE)
+
+
+def read_queries(package: str) -> Mapping[str, str]:
+    """Return the queries of a package by their names; a name may be given once."""
     found: dict[str, str] = {}
     folder = files(package) / "sql"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):

@@ -34,58 +34,12 @@ from rota.model.threads import (
 from rota.store.quotas import enqueue_within
 from rota.store.settlement import NEWEST, settle
 from rota.store.tasks import join_thread
-from rota.store.transactions import MESSAGES, Dialect, Row, Transaction, one
+from rota.store.transactions import MESSAGES, Row, Transaction, one
 from rota.store.workers import as_open_run
 
 READ_ALREADY = SettlementExtras(
     error_code="cancelled", error="what it was to read was read by a run that was going on"
 )
-
-
-class Saying(Dialect):
-    """The operations of messages, over a dialect's transactions."""
-
-    async def say(self, message: NewMessage, reader: RunBatch | None) -> ThreadMessage:
-        """Write a message down, and queue a run that reads it unless one is queued already."""
-        return await self.write(add_message, message, reader, self.now())
-
-    async def read_again(self, run_id: int, reader: RunBatch) -> RunId | None:
-        """Queue another run to read what an earlier one was to; None if that had nothing to."""
-        return await self.write(read_again, run_id, reader, self.now())
-
-    async def give_messages(self, run_id: int, epoch: int, worker: str) -> list[ThreadMessage]:
-        """Give a run everything it was queued to read, the same again at a later attempt."""
-        return await self.write(give_messages, run_id, epoch, worker, self.now())
-
-    async def take_messages(self, run_id: int, epoch: int, upto: int) -> int | None:
-        """Note that a run which goes on has read everything up to a message; return how many."""
-        return await self.write(take_messages, run_id, epoch, upto, self.now())
-
-    async def message_content(self, message_id: int, position: int) -> bytes | None:
-        """Return what is in a file of a message, the first at 0; None if there is no such one."""
-        return await self.read(message_content, message_id, position)
-
-    async def find_thread(self, key: str) -> int | None:
-        """Return the space that a thread belongs to; None if there is no such thread."""
-        return await self.read(find_thread, key)
-
-    async def pending_messages(self, thread: str, box: str, most: int) -> list[ThreadMessage]:
-        """Return what nobody has read in a thread and is not in a box, oldest first."""
-        return await self.read(pending_messages, thread, box, most)
-
-    async def box_message(self, message_id: int, box: str, number: int) -> None:
-        """Note that a message lies in a box, and what it is called there."""
-        await self.write(box_message, message_id, box, number)
-
-    async def boxed_message(self, box: str, number: int) -> MessageId | None:
-        """Return the message that a box calls by a number."""
-        return await self.read(boxed_message, box, number)
-
-    async def list_messages(
-        self, thread: str, space: str | None, before: int, most: int
-    ) -> list[ThreadMessage]:
-        """Return what was said in a thread, newest first."""
-        return await self.read(list_messages, thread, space, before, most)
 
 
 def _as_message(row: Row) -> ThreadMessage:
@@ -105,22 +59,23 @@ def _as_message(row: Row) -> ThreadMessage:
 
 
 async def add_message(
-    session: Transaction, message: NewMessage, reader: RunBatch | None, now: int
+    tx: Transaction, message: NewMessage, reader: RunBatch | None
 ) -> ThreadMessage:
     """Write a message down together with its files and with who reads it."""
-    await join_thread(session, message.space_id, message.thread, now)
-    await session.rows("lock_thread", key=message.thread)
+    now = tx.now()
+    await join_thread(tx, message.space_id, message.thread)
+    await tx.rows("lock_thread", key=message.thread)
     carried = sum(file.facts.size for file in message.files)
-    full = await _has_no_room(session, message, carried, asks=reader is not None)
-    readers = await session.rows("thread_readers", thread=message.thread, most=NEWEST)
+    full = await _has_no_room(tx, message, carried, asks=reader is not None)
+    readers = await tx.rows("thread_readers", thread=message.thread, most=NEWEST)
     state = MessageState.PASSED if full else MessageState.PENDING
     run_id = readers[-1][0] if readers and not full else None
     if run_id is None and reader is not None:
-        run_id = (await enqueue_within(session, [reader], now))[0][0].run_id
+        run_id = (await enqueue_within(tx, [reader], now))[0][0].run_id
         turned = {"most": MAX_PENDING - 1, "bytes": MAX_PENDING_BYTES - carried}
-        await session.run("turn_messages", thread=message.thread, reader=run_id, **turned)
+        await tx.run("turn_messages", thread=message.thread, reader=run_id, **turned)
     row = await one(
-        session,
+        tx,
         "insert_message",
         space_id=message.space_id,
         thread=message.thread,
@@ -133,21 +88,19 @@ async def add_message(
     )
     if row is None:
         raise NotFound("thread", message.thread)
-    await _keep_files(session, row[0], message, read=not full)
+    await _keep_files(tx, row[0], message, read=not full)
     if run_id is None:
-        await _pass_over(session, message.thread)
+        await _pass_over(tx, message.thread)
     else:
-        session.wake(MESSAGES)
+        tx.wake(MESSAGES)
     files = json.dumps([file.facts for file in message.files])
     stands = (row[0], message.thread, message.sender, message.body, now, state)
     return _as_message((*stands, run_id, None, None, None, files))
 
 
-async def _has_no_room(
-    session: Transaction, message: NewMessage, carried: int, *, asks: bool
-) -> bool:
+async def _has_no_room(tx: Transaction, message: NewMessage, carried: int, *, asks: bool) -> bool:
     """Whether too much waits in a thread for one more; who asks for a reader is refused then."""
-    waits = await session.rows("count_pending", thread=message.thread)
+    waits = await tx.rows("count_pending", thread=message.thread)
     count, characters, size = waits[0]
     many = count >= MAX_PENDING or characters + len(message.body) > MAX_PENDING_CHARACTERS
     large = size + carried > MAX_PENDING_BYTES
@@ -163,12 +116,10 @@ async def _has_no_room(
     return bool(many or large)
 
 
-async def _keep_files(
-    session: Transaction, message_id: int, message: NewMessage, *, read: bool
-) -> None:
+async def _keep_files(tx: Transaction, message_id: int, message: NewMessage, *, read: bool) -> None:
     """Write the files of a message down; of one that nobody will read, only what they are."""
     for position, (facts, content) in enumerate(message.files):
-        await session.run(
+        await tx.run(
             "insert_message_file",
             message_id=message_id,
             position=position,
@@ -180,140 +131,116 @@ async def _keep_files(
         )
 
 
-async def _pass_over(session: Transaction, thread: str) -> None:
+async def _pass_over(tx: Transaction, thread: str) -> None:
     """Pass over the oldest that ask for nobody, where there are many."""
     room = {
         "most": MAX_PASSING,
         "characters": MAX_PASSING_CHARACTERS,
         "bytes": MAX_PASSING_BYTES,
     }
-    passed = await session.rows("pass_messages", thread=thread, **room)
+    passed = await tx.rows("pass_messages", thread=thread, **room)
     if passed:
-        await session.run("empty_files", ids=[row[0] for row in passed])
+        await tx.run("empty_files", ids=[row[0] for row in passed])
 
 
-async def read_again(session: Transaction, run_id: int, reader: RunBatch, now: int) -> RunId | None:
+async def requeue_reader(tx: Transaction, run_id: int, reader: RunBatch) -> RunId | None:
     """Queue another run for what an earlier one was to read."""
-    row = await one(session, "thread_read_by", run_id=run_id)
+    row = await one(tx, "thread_read_by", run_id=run_id)
     if row is None:
         return None
     thread = row[0]
-    await session.rows("lock_thread", key=thread)
+    await tx.rows("lock_thread", key=thread)
     template = reader.template._replace(thread=thread, lane=thread)
     reader = reader._replace(template=template)
-    queued = (await enqueue_within(session, [reader], now))[0][0]
-    await session.run("hand_on_messages", run_id=run_id, reader=queued.run_id)
-    session.wake(MESSAGES)
+    queued = (await enqueue_within(tx, [reader], tx.now()))[0][0]
+    await tx.run("hand_on_messages", run_id=run_id, reader=queued.run_id)
+    tx.wake(MESSAGES)
     return queued.run_id
 
 
-async def give_messages(
-    session: Transaction, run_id: int, epoch: int, worker: str, now: int
+async def assign_messages(
+    tx: Transaction, run_id: int, epoch: int, worker: str
 ) -> list[ThreadMessage]:
     """Bind what a run was queued to read to it."""
-    thread = await _thread_of(session, run_id, epoch, worker)
+    now = tx.now()
+    thread = await _thread_of(tx, run_id, epoch, worker)
     if thread is None:
         return []
-    await session.run("give_messages", run_id=run_id, epoch=epoch, now=now)
-    return [_as_message(row) for row in await session.rows("given_messages", run_id=run_id)]
+    await tx.run("give_messages", run_id=run_id, epoch=epoch, now=now)
+    return [_as_message(row) for row in await tx.rows("given_messages", run_id=run_id)]
 
 
-async def take_messages(
-    session: Transaction, run_id: int, epoch: int, upto: int, now: int
-) -> int | None:
+async def acknowledge_messages(tx: Transaction, run_id: int, epoch: int, upto: int) -> int | None:
     """Note what a run has read while it was going on, and end who was to read it."""
-    thread = await _thread_of(session, run_id, epoch, None)
-    found = None if thread is None else await one(session, "find_message", id=upto, thread=thread)
+    now = tx.now()
+    thread = await _thread_of(tx, run_id, epoch, None)
+    found = None if thread is None else await one(tx, "find_message", id=upto, thread=thread)
     if found is None:
         return None
-    readers = await session.rows(
+    readers = await tx.rows(
         "take_messages", thread=thread, upto=upto, run_id=run_id, epoch=epoch, now=now
     )
-    idle = await session.rows("idle_readers", ids=sorted({row[0] for row in readers}))
+    idle = await tx.rows("idle_readers", ids=sorted({row[0] for row in readers}))
     was, state = RunState.QUEUED, RunState.CANCELLED
     ends = [
         Settlement(reader, number, task_id, was, state, state.value, READ_ALREADY)
         for reader, number, task_id in idle
     ]
     if ends:
-        await settle(session, ends, now)
+        await settle(tx, ends)
     return len(readers)
 
 
-async def _thread_of(
-    session: Transaction, run_id: int, epoch: int, worker: str | None
-) -> str | None:
+async def _thread_of(tx: Transaction, run_id: int, epoch: int, worker: str | None) -> str | None:
     """Return the thread that a run which goes on takes part in, locked."""
     owner = {"run_id": run_id, "epoch": epoch, "worker": worker}
-    row = await one(session, "held_run", **owner)
+    row = await one(tx, "held_run", **owner)
     if row is None or row[1] is None:
         return None
-    await session.rows("lock_thread", key=row[1])
+    await tx.rows("lock_thread", key=row[1])
     return str(row[1])
 
 
-async def message_content(session: Transaction, message_id: int, position: int) -> bytes | None:
+async def read_message_file(tx: Transaction, message_id: int, position: int) -> bytes | None:
     """Return what is in a file of a message."""
-    row = await one(session, "message_content", id=message_id, position=position)
+    row = await one(tx, "message_content", id=message_id, position=position)
     return None if row is None or row[0] is None else bytes(row[0])
 
 
-async def find_thread(session: Transaction, key: str) -> int | None:
+async def find_thread_space(tx: Transaction, key: str) -> int | None:
     """Return the space that a thread belongs to."""
-    row = await one(session, "find_thread", key=key)
+    row = await one(tx, "find_thread", key=key)
     return None if row is None else int(row[0])
 
 
 async def pending_messages(
-    session: Transaction, thread: str, box: str, most: int
+    tx: Transaction, thread: str, box: str, most: int
 ) -> list[ThreadMessage]:
     """Return what nobody has read in a thread and is not in a box."""
-    rows = await session.rows("pending_messages", thread=thread, box=box, most=most)
+    rows = await tx.rows("pending_messages", thread=thread, box=box, most=most)
     return [_as_message(row) for row in rows]
 
 
-async def box_message(session: Transaction, message_id: int, box: str, number: int) -> None:
+async def record_mailbox_number(tx: Transaction, message_id: int, box: str, number: int) -> None:
     """Note that a message lies in a box."""
-    await session.run("box_message", id=message_id, box=box, number=number)
+    await tx.run("box_message", id=message_id, box=box, number=number)
 
 
-async def boxed_message(session: Transaction, box: str, number: int) -> MessageId | None:
+async def find_mailbox_message(tx: Transaction, box: str, number: int) -> MessageId | None:
     """Return the message that a box calls by a number."""
-    row = await one(session, "boxed_message", box=box, number=number)
+    row = await one(tx, "boxed_message", box=box, number=number)
     return None if row is None else MessageId(row[0])
 
 
 async def list_messages(
-    session: Transaction, thread: str, space: str | None, before: int, most: int
+    tx: Transaction, thread: str, space: str | None, before: int, most: int
 ) -> list[ThreadMessage]:
     """Return what was said in a thread."""
-    found = await session.rows(
-        "list_messages", thread=thread, space=space, before=before, most=most
-    )
+    found = await tx.rows("list_messages", thread=thread, space=space, before=before, most=most)
     return [_as_message(row) for row in found]
 
 
 LAST = (1 << 63) - 1
-
-
-class Threads(Dialect):
-    """The operations of threads, over a dialect's transactions."""
-
-    async def put_thread(self, thread: NewThread) -> Thread:
-        """Make sure a thread exists, belongs to a space, and is as is said."""
-        return await self.write(put_thread, thread, self.now())
-
-    async def get_thread(self, key: str) -> Thread | None:
-        """Return a thread; None if there is none."""
-        return await self.read(get_thread, key)
-
-    async def list_threads(self, wanted: ThreadFilter) -> list[Thread]:
-        """Return threads, newest first."""
-        return await self.read(list_threads, wanted)
-
-    async def open_runs_in(self, space_id: int, thread: str, most: int) -> list[OpenRun]:
-        """Return the runs of a conversation that have not ended, oldest first."""
-        return await self.read(open_runs_in, space_id, thread, most)
 
 
 def _as_thread(row: Row) -> Thread:
@@ -332,37 +259,35 @@ def _as_thread(row: Row) -> Thread:
     )
 
 
-async def put_thread(session: Transaction, thread: NewThread, now: int) -> Thread:
+async def put_thread(tx: Transaction, thread: NewThread) -> Thread:
     """Register a thread, or change what is said of it."""
-    await join_thread(session, thread.space_id, thread.key, now)
+    await join_thread(tx, thread.space_id, thread.key)
     changes = dict(thread.changes)
     if "facts" in changes:
         changes["facts"] = json.dumps(changes["facts"], sort_keys=True)
-    await session.run("change_thread", key=thread.key, changes=json.dumps(changes))
-    found = await get_thread(session, thread.key)
+    await tx.run("change_thread", key=thread.key, changes=json.dumps(changes))
+    found = await get_thread(tx, thread.key)
     if found is None:
         raise NotFound("thread", thread.key)
     return found
 
 
-async def get_thread(session: Transaction, key: str) -> Thread | None:
+async def get_thread(tx: Transaction, key: str) -> Thread | None:
     """Return a thread."""
-    row = await one(session, "get_thread", key=key)
+    row = await one(tx, "get_thread", key=key)
     return None if row is None else _as_thread(row)
 
 
-async def list_threads(session: Transaction, wanted: ThreadFilter) -> list[Thread]:
+async def list_threads(tx: Transaction, wanted: ThreadFilter) -> list[Thread]:
     """Return threads, newest first."""
     before = LAST if wanted.before is None else wanted.before
-    rows = await session.rows(
-        "list_threads", space_id=wanted.space_id, before=before, most=wanted.limit
-    )
+    rows = await tx.rows("list_threads", space_id=wanted.space_id, before=before, most=wanted.limit)
     return [_as_thread(row) for row in rows]
 
 
-async def open_runs_in(
-    session: Transaction, space_id: int, thread: str, most: int
+async def list_open_runs_in_thread(
+    tx: Transaction, space_id: int, thread: str, most: int
 ) -> list[OpenRun]:
     """Return the runs of a conversation that have not ended."""
-    rows = await session.rows("open_runs_in", space_id=space_id, thread=thread, most=most)
+    rows = await tx.rows("open_runs_in", space_id=space_id, thread=thread, most=most)
     return [as_open_run(row) for row in rows]

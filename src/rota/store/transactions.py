@@ -1,40 +1,59 @@
-"""What operations need of a transaction; group commit; fault points.
+"""Transactions, operations over them, and group commit.
 
-Every operation of the store is written once, as a coroutine over a Session, for both dialects. On
-PostgreSQL the event loop awaits it. On SQLite the same coroutine runs to its end on the thread that
-owns the connection: its session never suspends, so one `send` finishes it (see `finish`).
+An operation is a coroutine function whose first parameter is a Transaction. It is written once for
+both databases and runs as one transaction: `await store.write(settle, settlements)`. On PostgreSQL
+the event loop awaits it. On SQLite it runs to its end on the thread that owns the connection: its
+transaction never suspends, so one `send` finishes the coroutine (see `finish`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import wraps
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from rota.errors import Unavailable
 from rota.faultpoints import armed, reach
+from rota.model.tasks import Task
 
 Row: TypeAlias = Sequence[Any]
+Params = ParamSpec("Params")
 Result = TypeVar("Result")
 
 EVENTS = "events"
-"""The topic of facts that were recorded; whoever shows them live looks again."""
+"""Topic of recorded events; live views read them after it."""
 
 DELIVERIES = "deliveries"
-"""The topic of messages in the outbox."""
+"""Topic of messages in the outbox."""
 
 MESSAGES = "messages"
-"""The topic of messages that somebody may read."""
+"""Topic of messages in threads."""
 
 
 class QueryRows(list[dict[str, object]]):
-    """A parameter that is a set of records; both dialects receive it as JSON."""
+    """A parameter that is a set of records; both databases receive it as JSON."""
+
+
+@dataclass(slots=True)
+class StoreCache:
+    """What one process remembers between transactions; never needed for a correct result."""
+
+    tasks: dict[int, tuple[int, Task]] = field(default_factory=dict)
+    """Tasks as an earlier claim read them, each with its version."""
+    unlimited_spaces: set[int] = field(default_factory=set)
+    """Spaces without a quota."""
 
 
 class Transaction(Protocol):
-    """One transaction. Lists are arrays to the query, `Rows` are sets of records."""
+    """One transaction. Lists are arrays to the query, QueryRows are sets of records."""
+
+    @property
+    def cache(self) -> StoreCache:
+        """What this process remembers."""
+
+    def now(self) -> int:
+        """Return the store's time in microseconds; every decision uses this clock."""
 
     async def rows(self, query: str, **params: object) -> list[Row]:
         """Return every row."""
@@ -47,7 +66,7 @@ class Transaction(Protocol):
     ) -> Sequence[int]:
         """Insert `count` rows and return their ids in the order given.
 
-        `last` says that the operation asks nothing after this, so that a dialect may make one
+        `last` says that the operation sends nothing after this, so that a database may make one
         statement of the whole transaction.
         """
 
@@ -58,75 +77,33 @@ class Transaction(Protocol):
         """Announce a topic to every process once this transaction has committed."""
 
 
-async def one(session: Transaction, query: str, **params: object) -> Row | None:
+Operation: TypeAlias = Callable[Concatenate[Transaction, Params], Coroutine[Any, Any, Result]]
+"""A function over a Transaction and its arguments."""
+
+
+async def one(tx: Transaction, query: str, **params: object) -> Row | None:
     """Return the first row or None."""
-    found = await session.rows(query, **params)
+    found = await tx.rows(query, **params)
     return found[0] if found else None
 
 
 def finish(operation: Coroutine[Any, Any, Result]) -> Result:
-    """Run an operation whose session never suspends, and return its result."""
+    """Run an operation whose transaction never suspends, and return its result."""
     try:
         operation.send(None)
     except StopIteration as done:
         result: Result = done.value
         return result
     operation.close()
-    message = "a SQLite session suspended inside a transaction"
+    message = "a SQLite operation suspended inside its transaction"
     raise RuntimeError(message)
-
-
-Listener = Callable[[str], None]
-
-
-class Dialect(ABC):
-    """Carries out operations, each as one transaction."""
-
-    def __init__(self) -> None:
-        self._listeners: list[Listener] = []
-
-    @abstractmethod
-    def now(self) -> int:
-        """Return the store's own time in microseconds; every decision uses this clock."""
-
-    @abstractmethod
-    async def write(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation in a transaction that has committed when this returns."""
-
-    async def write_lightly(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation in a transaction that may be lost with the power, and only so.
-
-        For what can be read again from where it came; a dialect may spare the disk a sync.
-        """
-        return await self.write(operation, *args)
-
-    @abstractmethod
-    async def read(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation that only reads, on one consistent view."""
-
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a listener with every topic that is announced; returns how to stop that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def announce(self, topics: Sequence[str]) -> None:
-        """Tell every listener of this process about topics."""
-        for listener in tuple(self._listeners):
-            for topic in topics:
-                listener(topic)
 
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 WORTH_SHARING = 8
-"""How many callers another writer must have to begin; fewer go with the batch that is next."""
+"""Callers that must wait before a second writer begins; fewer go with the next batch."""
 
 
 class GroupCommit(Generic[Item, Answer]):
@@ -237,51 +214,46 @@ def _refuse(answer: asyncio.Future[Sequence[Answer]], fault: Exception) -> None:
         answer.set_exception(fault)
 
 
-Operation: TypeAlias = Callable[..., Coroutine[Any, Any, Result]]
-
-
 def reach_stage(stage: str, *operations: Callable[..., Any]) -> None:
-    """Say that a transaction has come to a stage, for each operation it carries."""
+    """Reach the fault point of a stage for each operation that a transaction carries."""
     if armed():
         for operation in operations:
             reach(f"{operation.__name__}.{stage}")
 
 
-def watching(operation: Operation[Result]) -> Operation[Result]:
-    """Return an operation, with a fault point before each of its statements if any is armed."""
+def with_statement_faults(operation: Operation[Params, Result]) -> Operation[Params, Result]:
+    """Return an operation with a fault point before each of its statements, if any is armed."""
     if not armed():
         return operation
 
-    @wraps(operation)
-    async def watched(session: Transaction, *args: object) -> Result:
-        return await operation(_Watched(session, operation), *args)
+    async def faulty(tx: Transaction, /, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        return await operation(_FaultyTransaction(tx, operation), *args, **kwargs)
 
-    return watched
+    faulty.__name__ = operation.__name__
+    return faulty
 
 
-class _Watched:
-    """Reaches a point, then passes a query on."""
+class _FaultyTransaction:
+    """Reaches a fault point before each statement."""
 
-    def __init__(self, session: Transaction, operation: Callable[..., Any]) -> None:
-        self._session = session
+    def __init__(self, tx: Transaction, operation: Callable[..., Any]) -> None:
+        self._tx = tx
         self._operation = operation
+        self.cache = tx.cache
+        self.now = tx.now
+        self.wake = tx.wake
+        self.enter_claim = tx.enter_claim
 
     async def rows(self, query: str, **params: object) -> list[Row]:
         reach_stage("statement", self._operation)
-        return await self._session.rows(query, **params)
+        return await self._tx.rows(query, **params)
 
     async def run(self, query: str, **params: object) -> None:
         reach_stage("statement", self._operation)
-        await self._session.run(query, **params)
+        await self._tx.run(query, **params)
 
     async def insert(
         self, query: str, count: int, *, last: bool = False, **params: object
     ) -> Sequence[int]:
         reach_stage("statement", self._operation)
-        return await self._session.insert(query, count, last=last, **params)
-
-    async def enter_claim(self) -> None:
-        await self._session.enter_claim()
-
-    def wake(self, topic: str) -> None:
-        self._session.wake(topic)
+        return await self._tx.insert(query, count, last=last, **params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rota.model.checks import CheckState, SuppressionReason
@@ -32,7 +33,7 @@ from rota.model.views import (
     TaskFilter,
     WorkerView,
 )
-from rota.store.heartbeats import heartbeats
+from rota.store.heartbeats import get_heartbeats
 from rota.store.outbox import as_delivery
 from rota.store.tasks import TASK_COLUMNS, as_schedule, as_space, as_task
 from rota.store.transactions import Row, Transaction
@@ -120,7 +121,7 @@ def as_run(row: Row) -> Run:
     )
 
 
-async def list_runs(session: Transaction, wanted: RunFilter) -> list[Run]:
+async def list_runs(tx: Transaction, wanted: RunFilter) -> list[Run]:
     """Return runs, newest first."""
     params = {
         "space_id": wanted.space_id,
@@ -130,42 +131,46 @@ async def list_runs(session: Transaction, wanted: RunFilter) -> list[Run]:
         "hidden": None if wanted.quiet else SuppressionReason.QUIET.value,
     }
     if wanted.task_id is not None:
-        rows = await session.rows("list_runs_of_task", task_id=wanted.task_id, **params)
+        rows = await tx.rows("list_runs_of_task", task_id=wanted.task_id, **params)
     else:
-        rows = await session.rows("list_runs", **params)
+        rows = await tx.rows("list_runs", **params)
     return [as_run(row) for row in rows]
 
 
-async def get_runs(session: Transaction, ids: list[int]) -> list[Run]:
+async def get_runs(tx: Transaction, ids: Sequence[int]) -> list[Run]:
     """Return runs by id."""
-    return [as_run(row) for row in await session.rows("get_runs", ids=ids)] if ids else []
+    return [as_run(row) for row in await tx.rows("get_runs", ids=ids)] if ids else []
 
 
-async def view_run(
-    session: Transaction, run_id: int, output: int, deliveries: int
-) -> RunView | None:
+async def get_run(tx: Transaction, run_id: int) -> Run | None:
+    """Return a run by id."""
+    found = await get_runs(tx, [run_id])
+    return found[0] if found else None
+
+
+async def view_run(tx: Transaction, run_id: int, output: int, deliveries: int) -> RunView | None:
     """Return a run with everything that belongs to it."""
-    runs = await get_runs(session, [run_id])
+    runs = await get_runs(tx, [run_id])
     if not runs:
         return None
     return RunView(
         run=runs[0],
-        attempts=await list_attempts(session, run_id),
-        events=await run_events(session, run_id),
-        output=await run_output(session, run_id, output),
-        deliveries=await list_deliveries(session, run_id, deliveries),
-        questions=await list_questions(session, [run_id]),
-        heartbeat=(await heartbeats(session, [run_id])).get(runs[0].id),
+        attempts=await list_attempts(tx, run_id),
+        events=await list_run_events(tx, run_id),
+        output=await list_run_output(tx, run_id, output),
+        deliveries=await list_deliveries(tx, run_id, deliveries),
+        questions=await list_questions(tx, [run_id]),
+        heartbeat=(await get_heartbeats(tx, [run_id])).get(runs[0].id),
     )
 
 
-async def slot_runs(session: Transaction, task_id: int, start: int, end: int) -> list[Run]:
+async def list_slot_runs(tx: Transaction, task_id: int, start: int, end: int) -> list[Run]:
     """Return the runs of a task's slots in a span, oldest first."""
-    rows = await session.rows("slot_runs", task_id=task_id, start=start, end=end)
+    rows = await tx.rows("slot_runs", task_id=task_id, start=start, end=end)
     return [as_run(row) for row in rows]
 
 
-async def ledger_rows(session: Transaction, task_id: int, start: int, end: int) -> list[LedgerRow]:
+async def list_ledger_rows(tx: Transaction, task_id: int, start: int, end: int) -> list[LedgerRow]:
     """Return the ledger rows of a task that touch a span, oldest first."""
     return [
         LedgerRow(
@@ -179,11 +184,11 @@ async def ledger_rows(session: Transaction, task_id: int, start: int, end: int) 
             count=row[7],
             noted_at=from_micros(row[8]),
         )
-        for row in await session.rows("ledger_rows", task_id=task_id, start=start, end=end)
+        for row in await tx.rows("ledger_rows", task_id=task_id, start=start, end=end)
     ]
 
 
-async def list_attempts(session: Transaction, run_id: int) -> list[EndedAttempt]:
+async def list_attempts(tx: Transaction, run_id: int) -> list[EndedAttempt]:
     """Return the ended attempts of a run."""
     return [
         EndedAttempt(
@@ -198,19 +203,19 @@ async def list_attempts(session: Transaction, run_id: int) -> list[EndedAttempt]
             ending=None if row[7] is None else json.loads(row[7]),
             checks=None if row[8] is None else json.loads(row[8]),
         )
-        for row in await session.rows("list_attempts", run_id=run_id)
+        for row in await tx.rows("list_attempts", run_id=run_id)
     ]
 
 
-async def list_questions(session: Transaction, run_ids: list[int]) -> list[Question]:
+async def list_questions(tx: Transaction, run_ids: Sequence[int]) -> list[Question]:
     """Return the questions of runs in the order they were asked."""
-    rows = await session.rows("list_questions", ids=run_ids) if run_ids else []
+    rows = await tx.rows("list_questions", ids=run_ids) if run_ids else []
     return [as_question(row) for row in rows]
 
 
-async def get_question(session: Transaction, question_id: int) -> Question | None:
+async def get_question(tx: Transaction, question_id: int) -> Question | None:
     """Return a question by id."""
-    rows = await session.rows("get_questions", ids=[question_id])
+    rows = await tx.rows("get_questions", ids=[question_id])
     return as_question(rows[0]) if rows else None
 
 
@@ -236,20 +241,20 @@ def as_question(row: Row) -> Question:
     )
 
 
-async def list_events(session: Transaction, after: int, most: int) -> list[Event]:
+async def list_events(tx: Transaction, after: int, most: int) -> list[Event]:
     """Return events after an id, in order."""
-    rows = await session.rows("list_events", after=after, most=most)
+    rows = await tx.rows("list_events", after=after, most=most)
     return [as_event(row) for row in rows]
 
 
-async def run_events(session: Transaction, run_id: int) -> list[Event]:
+async def list_run_events(tx: Transaction, run_id: int) -> list[Event]:
     """Return the events of a run, in order; what its programs wrote is not among them."""
-    return [as_event(row) for row in await session.rows("run_events", run_id=run_id)]
+    return [as_event(row) for row in await tx.rows("run_events", run_id=run_id)]
 
 
-async def run_output(session: Transaction, run_id: int, most: int) -> list[Event]:
+async def list_run_output(tx: Transaction, run_id: int, most: int) -> list[Event]:
     """Return the newest of what the programs of a run wrote, in order."""
-    return [as_event(row) for row in await session.rows("run_output", run_id=run_id, most=most)]
+    return [as_event(row) for row in await tx.rows("run_output", run_id=run_id, most=most)]
 
 
 def as_event(row: Row) -> Event:
@@ -266,10 +271,10 @@ def as_event(row: Row) -> Event:
 
 
 async def find_tasks(
-    session: Transaction, wanted: TaskFilter
+    tx: Transaction, wanted: TaskFilter
 ) -> list[tuple[Task, list[StoredSchedule]]]:
     """Return tasks, newest first, each with its schedules."""
-    rows = await session.rows(
+    rows = await tx.rows(
         "find_tasks",
         space_id=wanted.space_id,
         name=wanted.name,
@@ -290,45 +295,45 @@ async def find_tasks(
     return list(found.values())
 
 
-async def list_tasks(session: Transaction, space_id: int | None) -> list[Task]:
+async def list_tasks(tx: Transaction, space_id: int | None) -> list[Task]:
     """Return tasks by name, deleted ones left out."""
-    return [as_task(row) for row in await session.rows("list_tasks", space_id=space_id)]
+    return [as_task(row) for row in await tx.rows("list_tasks", space_id=space_id)]
 
 
-async def successors(session: Transaction, task_ids: list[int]) -> dict[int, list[Task]]:
+async def list_successors(tx: Transaction, task_ids: Sequence[int]) -> dict[int, list[Task]]:
     """Return the tasks declared to run after each of these."""
     found: dict[int, list[Task]] = {}
-    for row in await session.rows("successors_of", ids=task_ids) if task_ids else []:
+    for row in await tx.rows("successors_of", ids=task_ids) if task_ids else []:
         found.setdefault(row[0], []).append(as_task(row[1:]))
     return found
 
 
-async def used_slots(session: Transaction, space_id: int | None, most: int) -> list[SlotView]:
+async def list_busy_slots(tx: Transaction, space_id: int | None, most: int) -> list[SlotView]:
     """Return the runs that workers are at, the longest first."""
-    rows = await session.rows("used_slots", space_id=space_id, most=most)
+    rows = await tx.rows("used_slots", space_id=space_id, most=most)
     return [SlotView(RunId(row[0]), row[1], row[2], row[3], from_micros(row[4])) for row in rows]
 
 
 async def dead_deliveries(
-    session: Transaction, space_id: int | None, since: int
+    tx: Transaction, space_id: int | None, since: int
 ) -> DeadDeliveriesView | None:
     """Return what could not be sent since an instant, and the last of it."""
-    rows = await session.rows("dead_deliveries", space_id=space_id, since=since)
+    rows = await tx.rows("dead_deliveries", space_id=space_id, since=since)
     return DeadDeliveriesView(*rows[0]) if rows else None
 
 
-async def list_spaces(session: Transaction) -> list[Space]:
+async def list_spaces(tx: Transaction) -> list[Space]:
     """Return every space."""
-    return [as_space(row) for row in await session.rows("list_spaces")]
+    return [as_space(row) for row in await tx.rows("list_spaces")]
 
 
-async def list_deliveries(session: Transaction, run_id: int | None, most: int) -> list[Delivery]:
+async def list_deliveries(tx: Transaction, run_id: int | None, most: int) -> list[Delivery]:
     """Return deliveries, newest first."""
-    rows = await session.rows("list_deliveries", run_id=run_id, most=most)
+    rows = await tx.rows("list_deliveries", run_id=run_id, most=most)
     return [as_delivery(row) for row in rows]
 
 
-async def list_limits(session: Transaction) -> list[Limit]:
+async def list_limits(tx: Transaction) -> list[Limit]:
     """Return every limit."""
     return [
         Limit(
@@ -338,29 +343,29 @@ async def list_limits(session: Transaction) -> list[Limit]:
             rate=row[3],
             period=None if row[4] is None else from_micros(row[4]) - from_micros(0),
         )
-        for row in await session.rows("read_limits")
+        for row in await tx.rows("read_limits")
     ]
 
 
-async def count_ahead(session: Transaction, run_id: int) -> int:
+async def count_ahead(tx: Transaction, run_id: int) -> int:
     """Return how many ready runs of its pool and space go before a ready run."""
-    rows = await session.rows("count_ahead", id=run_id, most=MOST_AHEAD)
+    rows = await tx.rows("count_ahead", id=run_id, most=MOST_AHEAD)
     return int(rows[0][0])
 
 
-async def counts(session: Transaction, task_id: int) -> dict[str, int]:
+async def count_runs(tx: Transaction, task_id: int) -> dict[str, int]:
     """Return how many runs of a task there have been, by state, pruned ones included."""
     totals: dict[str, int] = {}
-    for row in await session.rows("read_pruned", ids=[task_id]):
+    for row in await tx.rows("read_pruned", ids=[task_id]):
         totals.update(json.loads(row[1]))
         if row[2]:
             totals[SuppressionReason.QUIET.value] = row[2]
-    for state, count in await session.rows("count_by_state", task_id=task_id):
+    for state, count in await tx.rows("count_by_state", task_id=task_id):
         totals[state] = totals.get(state, 0) + count
     return totals
 
 
-async def list_workers(session: Transaction) -> list[WorkerView]:
+async def list_workers(tx: Transaction) -> list[WorkerView]:
     """Return every worker that is known."""
     return [
         WorkerView(
@@ -376,18 +381,18 @@ async def list_workers(session: Transaction) -> list[WorkerView]:
             lease_until=from_micros(row[9]),
             fenced=bool(row[10]),
         )
-        for row in await session.rows("list_workers")
+        for row in await tx.rows("list_workers")
     ]
 
 
-async def queue(session: Transaction, space_id: int | None = None) -> QueueView:
+async def view_queue(tx: Transaction, space_id: int | None = None) -> QueueView:
     """Return how full the queue is, as a whole or for one space."""
     if space_id is None:
-        row: Any = (*(await session.rows("view_queue"))[0], None, None)
+        row: Any = (*(await tx.rows("view_queue"))[0], None, None)
     else:
-        row = (await session.rows("view_queue_of", space_id=space_id))[0]
-    routes = await session.rows("unserved_routes", space_id=space_id)
-    pools = await session.rows("view_pools", space_id=space_id)
+        row = (await tx.rows("view_queue_of", space_id=space_id))[0]
+    routes = await tx.rows("unserved_routes", space_id=space_id)
+    pools = await tx.rows("view_pools", space_id=space_id)
     return QueueView(
         ready=row[0],
         later=row[1],
@@ -402,6 +407,6 @@ async def queue(session: Transaction, space_id: int | None = None) -> QueueView:
         quarantined=row[10],
         unserved_routes=tuple(sorted(r[0] for r in routes)),
         pools=tuple(PoolView(r[0], r[1], from_micros(r[2])) for r in pools),
-        unsent=tuple((r[0], r[1]) for r in await session.rows("count_unsent", space_id=space_id)),
+        unsent=tuple((r[0], r[1]) for r in await tx.rows("count_unsent", space_id=space_id)),
         next_due=maybe_instant(min((at for at in row[11:13] if at is not None), default=None)),
     )

@@ -25,7 +25,8 @@ from rota.model.spaces import SpaceRole
 from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
-from rota.store.sqlite.store import MemoryStore, SqliteStore
+from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase
+from rota.store.tasks import add_space
 from tests.tools.store_bench import Bench
 
 PATIENCE = 10.0
@@ -119,7 +120,7 @@ class Door:
 
     async def member(self, space):
         """Return a key of a member space, and its token."""
-        await self.store.add_space(space, SpaceRole.MEMBER, "UTC")
+        await self.store.write(add_space, space, SpaceRole.MEMBER, "UTC")
         secret = f"{space} {next(self._numbers)}".encode().ljust(32)
         return await create_key(self.store, LOCAL, space, secret, space=space, scopes=EVERY_SCOPE)
 
@@ -233,15 +234,15 @@ class Working(Door):
 def working(request, tmp_path, runner):
     """A daemon that works behind its door."""
     clock = SystemClock()
-    made = MemoryStore(clock)
+    made = MemoryDatabase(clock)
     if request.param == "sqlite":
-        made = SqliteStore(str(tmp_path / "rota.db"), clock)
+        made = SqliteDatabase(str(tmp_path / "rota.db"), clock)
     stack = AsyncExitStack()
 
     async def begin():
         await made.open()
         stack.push_async_callback(made.close)
-        await made.add_space("main", SpaceRole.MAIN, "UTC")
+        await made.write(add_space, "main", SpaceRole.MAIN, "UTC")
         settings = Settings(home=tmp_path, store="memory:", port=0)
         door = Working(made, clock, tmp_path, stack)
         door.url = await stack.enter_async_context(open_http_api(settings, made, door.daemon))
@@ -255,15 +256,15 @@ def working(request, tmp_path, runner):
 @pytest.fixture(params=["memory", "sqlite"])
 def door(request, clock, tmp_path, runner):
     """A door before a store of each kind that lives on this machine."""
-    made = MemoryStore(clock)
+    made = MemoryDatabase(clock)
     if request.param == "sqlite":
-        made = SqliteStore(str(tmp_path / "rota.db"), clock)
+        made = SqliteDatabase(str(tmp_path / "rota.db"), clock)
     stack = AsyncExitStack()
 
     async def begin():
         await made.open()
         stack.push_async_callback(made.close)
-        await made.add_space("main", SpaceRole.MAIN, "UTC")
+        await made.write(add_space, "main", SpaceRole.MAIN, "UTC")
         settings = Settings(home=tmp_path, store="memory:", port=0)
         door = Door(made, clock, tmp_path, stack)
         door.url = await stack.enter_async_context(open_http_api(settings, made))

@@ -11,6 +11,9 @@ from rota.flow.settle import running
 from rota.model.attempts import AttemptReport, OutgoingMessage, Succeeded
 from rota.model.runs import RunState
 from rota.rules.settlement import SettlementContext, settle
+from rota.store import settlement as store_settlement
+from rota.store.plans import get_pauses
+from rota.store.workers import list_lost_runs
 
 OPERATIONS = ("/v1/pause-all", "/v1/resume-all", "/v1/stop", "/v1/start")
 
@@ -25,7 +28,7 @@ async def send(door, task):
     report = AttemptReport(outcome=Succeeded(), messages=(message,))
     context = SettlementContext(policy=task.policy, now=door.store.now())
     lease = await door.bench.claim_one()
-    await door.store.settle([settle(running(lease), report, context)])
+    await door.store.write(store_settlement.settle, [settle(running(lease), report, context)])
 
 
 async def test_status_counts_pools_slots_and_messages(door):
@@ -109,7 +112,7 @@ async def test_a_rehearsed_operation_changes_nothing(working):
     for path in OPERATIONS:
         assert (await post(working, path, Rota_Dry_Run="true"))[0] == 204
     assert working.daemon.state == "working"
-    assert await working.store.pauses() == ()
+    assert await working.store.read(get_pauses) == ()
 
 
 async def test_a_daemon_tells_of_its_services(working):
@@ -190,7 +193,7 @@ async def test_a_function_that_cannot_be_stopped_is_not_tried_again_beside_itsel
     for _ in range(20):
         _, status = await working.call("/v1/status")
         assert status["daemon"]["state"] in {"stopping", "working"}
-        await working.store.lost_runs(10)
+        await working.store.read(list_lost_runs, 10)
         assert await working.bench.state(run_id) is RunState.RUNNING
     assert at_once == [1]
     assert len(working.crews) == 1

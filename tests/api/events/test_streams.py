@@ -13,7 +13,11 @@ from rota.flow.define.keys import revoke_key
 from rota.model.attempts import Cancelled
 from rota.model.events import cursor_at
 from rota.rules.permissions import LOCAL
+from rota.store.events import last_event_position, list_events_after
 from rota.store.transactions import QueryRows
+from rota.store.views import list_events
+from rota.store.workers import prune_runs
+from tests.tools.interception import intercept
 
 MOST_SENT = 400
 """Events of 60 kB: more than any buffer of this machine and the hub hold together."""
@@ -24,7 +28,9 @@ async def test_an_event_is_sent_with_its_cursor_name_and_facts(door):
     task = await door.bench.task()
     sent = await client.next()
     assert sent.name == "task.created"
-    assert sent.id == cursor_at(door.store.incarnation, await door.store.events_end())
+    assert sent.id == cursor_at(
+        door.store.database.incarnation, await door.store.read(last_event_position)
+    )
     assert (sent.data["task_id"], sent.data["name"]) == (task.id, "task.created")
 
 
@@ -54,20 +60,20 @@ async def test_who_comes_again_misses_nothing_and_gets_nothing_twice(door, how):
         await client.close()
     client = await door.follow(Last_Event_ID=seen[-1].id)
     seen += [await client.next() for _ in range(5)]
-    everything = [event.id for event in await door.store.list_events(0, 100)][1:]
+    everything = [event.id for event in await door.store.read(list_events, 0, 100)][1:]
     assert [sent.data["id"] for sent in seen] == everything
 
 
 async def test_events_that_come_while_a_client_catches_up_come_once(door, monkeypatch):
     monkeypatch.setattr(event_stream, "PAGE", 2)
     task = await door.bench.task()
-    start = cursor_at(door.store.incarnation, await door.store.events_end())
+    start = cursor_at(door.store.database.incarnation, await door.store.read(last_event_position))
     for _ in range(9):
         await door.settled(task)
     clients = [await door.follow(Last_Event_ID=start) for _ in range(5)]
     for _ in range(9):
         await door.settled(task)
-    everything = [event.id for event in await door.store.list_events(0, 100)][1:]
+    everything = [event.id for event in await door.store.read(list_events, 0, 100)][1:]
     for client in clients:
         assert [(await client.next()).data["id"] for _ in range(18)] == everything
 
@@ -82,10 +88,10 @@ async def test_a_cursor_of_another_database_is_reset_once(door):
 
 async def test_a_cursor_older_than_what_is_kept_is_reset(door):
     await door.bench.task("old")
-    cursor = cursor_at(door.store.incarnation, await door.store.events_end())
+    cursor = cursor_at(door.store.database.incarnation, await door.store.read(last_event_position))
     await door.bench.task("older than what is kept")
     door.bench.clock.advance(timedelta(days=40))
-    await door.store.prune(door.store.now(), 100)
+    await door.store.write(prune_runs, door.store.now(), 100)
     client = await door.follow(Last_Event_ID=cursor)
     reset = await client.next()
     assert reset.name == "reset"
@@ -125,7 +131,10 @@ async def test_a_member_sees_its_own_space_alone(door):
         assert (await client.next()).data["task_id"] == task.id
     assert (await whole.names(3)) == ["task.created"] * 3
     assert (await of_ann.next()).data["task_id"] != task.id
-    start = cursor_at(door.store.incarnation, (await door.store.events_end())._replace(event=0))
+    start = cursor_at(
+        door.store.database.incarnation,
+        (await door.store.read(last_event_position))._replace(event=0),
+    )
     missed = await door.follow(token=bob, Last_Event_ID=start)
     assert (await missed.next()).data["task_id"] == task.id
 
@@ -196,13 +205,12 @@ async def test_fifty_clients_cost_one_reader(door):
     for client in clients:
         await client.block()
     asked = []
-    read = door.store.events_after
 
-    async def counted(*args, **options):
+    async def counted(proceed, *args, **options):
         asked.append(args)
-        return await read(*args, **options)
+        return await proceed(*args, **options)
 
-    door.store.events_after = counted
+    intercept(door.store, list_events_after, counted)
     await door.bench.task()
     assert {(await client.next()).name for client in clients} == {"task.created"}
     assert len(asked) <= 3
@@ -214,7 +222,7 @@ async def test_a_silent_stream_beats_and_moves_its_cursor(door, monkeypatch):
     client = await door.follow(token=ann)
     first = await client.block()
     await door.bench.task("in another space")
-    end = cursor_at(door.store.incarnation, await door.store.events_end())
+    end = cursor_at(door.store.database.incarnation, await door.store.read(last_event_position))
     beat = await client.block()
     while beat.id != end:
         assert (beat.name, beat.data) == (None, None)

@@ -11,9 +11,11 @@ from rota.errors import RotaError
 from rota.model.attempts import Failed, Succeeded
 from rota.model.keys import KeyScope, NewKey
 from rota.model.spaces import SpaceRole
+from rota.store.keys import add_key
 from rota.store.sql_console import SqlQuery
+from rota.store.sqlite.database import SqliteDatabase
 from rota.store.sqlite.sql_console import SqliteSqlConsole
-from rota.store.sqlite.store import SqliteStore
+from rota.store.tasks import put_state
 from tests.tools.store_bench import Bench
 
 SECRET = "bobs-own-words"  # noqa: S105 - what nobody else may ever see
@@ -71,7 +73,7 @@ class Room:
             await bench.end(leases[0], Succeeded(result=json.dumps({"said": said})))
             await bench.end(leases[1], Failed(code="oops", message=said))
             await bench.ask(leases[2], said)
-            await self.store.put_state(task.id, "k", f'"{said}"', "x")
+            await self.store.write(put_state, task.id, "k", f'"{said}"', "x")
             key = NewKey(
                 space_id=owner.id,
                 name=space,
@@ -82,7 +84,7 @@ class Room:
                 created_by="x",
                 expires_at=None,
             )
-            await self.store.add_key(key)
+            await self.store.write(add_key, key)
 
 
 @pytest.fixture(params=("sqlite", "postgres"))
@@ -94,9 +96,9 @@ def room(request, clock, tmp_path, runner):
 
 @pytest.fixture
 def sqlite_room(clock, tmp_path, runner):
-    store = SqliteStore(str(tmp_path / "rota.db"), clock)
+    store = SqliteDatabase(str(tmp_path / "rota.db"), clock)
     runner.run(store.open())
-    inquirer = SqliteSqlConsole(store.path)
+    inquirer = SqliteSqlConsole(store.database.path)
     yield Room("sqlite", Bench(store, clock), inquirer)
     runner.run(inquirer.close())
     runner.run(store.close())
@@ -129,10 +131,10 @@ def sql_url(postgres_address, sql_role):
 
 @pytest.fixture
 def postgres_room(postgres_address, sql_url, clock, runner):
+    from rota.store.postgres.database import PostgresDatabase
     from rota.store.postgres.sql_console import PostgresSqlConsole
-    from rota.store.postgres.store import PostgresStore
 
-    store = PostgresStore(postgres_address, clock, own_clock=True)
+    store = PostgresDatabase(postgres_address, clock, own_clock=True)
     runner.run(store.open())
     yield Room("postgres", Bench(store, clock), PostgresSqlConsole(postgres_address, sql_url))
     runner.run(store.close())

@@ -106,7 +106,7 @@ async def test_s07_the_queue_goes_on_beside_bombs(room):
 async def test_s09_a_reader_that_does_not_end_holds_nothing_back(sqlite_room):
     room = sqlite_room
     await room.fill()
-    log = f"{room.store.path}-wal"
+    log = f"{room.store.database.path}-wal"
     slow = (
         "WITH RECURSIVE c(n) AS (SELECT id FROM events UNION ALL SELECT n + 1 FROM c)"
         " SELECT count(*) FROM c"
@@ -117,7 +117,7 @@ async def test_s09_a_reader_that_does_not_end_holds_nothing_back(sqlite_room):
     while not asked.done():
         await bench.enqueue(bench.batch(task, [{"x": "y" * 10_000}] * 20))
     assert await asked == "sql_timeout"
-    keeper = apsw.Connection(room.store.path)
+    keeper = apsw.Connection(room.store.database.path)
     try:
         keeper.set_busy_timeout(5_000)
         busy, _, _ = keeper.execute("pragma wal_checkpoint(truncate)").fetchall()[0]

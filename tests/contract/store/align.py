@@ -7,6 +7,7 @@ from dataclasses import replace
 from rota.model.instants import to_micros
 from rota.model.schedules import ScheduleCursor, SchedulePlan
 from rota.model.tasks import Overlap
+from rota.store.tasks import align_schedules, list_schedules, list_waiting_schedules
 from tests.tools.store_bench import MINUTE, Bench
 
 MARK = "1:data"
@@ -16,7 +17,7 @@ class AlignContract:
     """What aligning reads, and the mark it leaves."""
 
     async def _standing(self, bench: Bench) -> ScheduleCursor:
-        (standing,) = await bench.store.standing_schedules(MARK, 0, 10)
+        (standing,) = await bench.store.read(list_waiting_schedules, MARK, 0, 10)
         return standing
 
     async def test_a_new_schedule_stands_at_no_slot(self, bench: Bench) -> None:
@@ -59,14 +60,14 @@ class AlignContract:
         await bench.planned(task, at=bench.clock.now() + MINUTE)
         bench.clock.advance(MINUTE)
         await bench.plan()
-        assert await bench.store.standing_schedules(MARK, 0, 10) == []
+        assert await bench.store.read(list_waiting_schedules, MARK, 0, 10) == []
 
     async def test_they_come_in_pages_by_id(self, bench: Bench) -> None:
         task = await bench.task()
         names = [f"every{n}" for n in range(5)]
         ids = [(await bench.schedule(task, bench.every(MINUTE), name=n)).id for n in names]
-        page = await bench.store.standing_schedules(MARK, 0, 3)
-        rest = await bench.store.standing_schedules(MARK, page[-1].id, 3)
+        page = await bench.store.read(list_waiting_schedules, MARK, 0, 3)
+        rest = await bench.store.read(list_waiting_schedules, MARK, page[-1].id, 3)
         assert [schedule.id for schedule in (*page, *rest)] == ids
         assert (len(page), len(rest)) == (3, 2)
 
@@ -74,9 +75,9 @@ class AlignContract:
         task = await bench.task()
         await bench.schedule(task, bench.every(MINUTE))
         for mark in (MARK, "1:other", MARK):
-            assert await bench.store.standing_schedules(mark, 0, 10)
-            assert await bench.store.align_schedules([], mark) == []
-            assert await bench.store.standing_schedules(mark, 0, 10) == []
+            assert await bench.store.read(list_waiting_schedules, mark, 0, 10)
+            assert await bench.store.write(align_schedules, [], mark) == []
+            assert await bench.store.read(list_waiting_schedules, mark, 0, 10) == []
 
     async def test_a_schedule_is_moved_if_it_stands_where_it_stood(self, bench: Bench) -> None:
         task = await bench.task()
@@ -90,13 +91,15 @@ class AlignContract:
             cursor=now + 5,
             next_at=now + 7,
         )
-        assert await bench.store.align_schedules([replace(plan, was=now - 1)], None) == [False]
-        assert await bench.store.align_schedules([replace(plan, version=9)], None) == [False]
+        assert await bench.store.write(align_schedules, [replace(plan, was=now - 1)], None) == [
+            False
+        ]
+        assert await bench.store.write(align_schedules, [replace(plan, version=9)], None) == [False]
         assert await self._standing(bench) == standing
-        assert await bench.store.align_schedules([plan], None) == [True]
+        assert await bench.store.write(align_schedules, [plan], None) == [True]
         assert await self._standing(bench) == replace(
             standing, version=standing.version + 1, cursor=now + 5, next_at=now + 7
         )
-        (stored,) = await bench.store.list_schedules([task.id])
+        (stored,) = await bench.store.read(list_schedules, [task.id])
         assert to_micros(stored.updated_at) == now + 5
-        assert await bench.store.align_schedules([plan], None) == [False]
+        assert await bench.store.write(align_schedules, [plan], None) == [False]

@@ -14,6 +14,9 @@ from rota.model.runs import Lease, RunState
 from rota.model.settlement import ApprovedAction, Settlement
 from rota.rules.approvals import APPROVE, DECISIONS, ROTA, action_text
 from rota.rules.settlement import SettlementContext, settle_answer
+from rota.store.settlement import approve
+from rota.store.views import list_questions
+from rota.store.workers import get_open_runs
 from rota.testing.fakes import FixedChance
 from tests.tools.store_bench import Bench
 
@@ -25,11 +28,11 @@ class AnsweringContract:
         lease, approved = await _asked(bench)
         other = await bench.task("other")
         deed = ApprovedAction(queues=bench.batch(other, [{"n": 1}]))
-        came = await bench.store.approve(approved, deed)
+        came = await bench.store.write(approve, approved, deed)
         (run_id,) = await bench.claim_ids(routes=[other.route])
         assert came is not None
         assert json.loads(came) == {"ok": True, "run": run_id, "created": True}
-        (question,) = await bench.store.list_questions([lease.run_id])
+        (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert (question.answer, question.outcome) == (APPROVE, came)
         claimed = await bench.claimed(1)
         assert claimed.answers[lease.run_id] == (f"{APPROVE} sha256:{question.digest} {came}",)
@@ -39,16 +42,16 @@ class AnsweringContract:
         _, approved = await _asked(bench)
         other = await bench.task("other")
         deed = ApprovedAction(queues=bench.batch(other, [None]))
-        assert await bench.store.approve(approved, deed) is not None
-        assert await bench.store.approve(approved, deed) is None
+        assert await bench.store.write(approve, approved, deed) is not None
+        assert await bench.store.write(approve, approved, deed) is None
         assert len(await bench.claim_ids(routes=[other.route])) == 1
 
     async def test_a_key_that_stands_for_something_else_is_told(self, bench: Bench) -> None:
         _, approved = await _asked(bench)
         other = await bench.task("other")
         await bench.enqueue(bench.batch(other, [1], ["k"]))
-        came = await bench.store.approve(
-            approved, ApprovedAction(queues=bench.batch(other, [2], ["k"]))
+        came = await bench.store.write(
+            approve, approved, ApprovedAction(queues=bench.batch(other, [2], ["k"]))
         )
         assert _told(came) == (False, "conflict")
 
@@ -60,10 +63,10 @@ class AnsweringContract:
         lease = await bench.claim_one()
         if state is RunState.CANCELLED:  # it waits by then, and nobody works on it
             await bench.ask(lease)
-        came = await bench.store.approve(approved, deed)
+        came = await bench.store.write(approve, approved, deed)
         assert json.loads(came or "") == {"ok": True, "run": run_id, "state": state.value}
         assert (await bench.state(run_id)) is state
-        (facts,) = await bench.store.open_runs([run_id])
+        (facts,) = await bench.store.read(get_open_runs, [run_id])
         assert facts.cancel_requested is (state is RunState.RUNNING)
         assert (await verify(bench.store)).violations == ()
 
@@ -73,14 +76,14 @@ class AnsweringContract:
         (run_id,) = await bench.queue(other)
         deed = ApprovedAction(ends=await _end(bench, run_id))
         assert await bench.end(await bench.claim_one())
-        assert _told(await bench.store.approve(approved, deed)) == (False, "illegal_move")
+        assert _told(await bench.store.write(approve, approved, deed)) == (False, "illegal_move")
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
     async def test_what_is_known_already_is_kept_as_it_is(self, bench: Bench) -> None:
         lease, approved = await _asked(bench)
         known = '{"ok": true, "rows": [["ä"]]}'
-        assert await bench.store.approve(approved, ApprovedAction(known=known)) == known
-        (question,) = await bench.store.list_questions([lease.run_id])
+        assert await bench.store.write(approve, approved, ApprovedAction(known=known)) == known
+        (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert question.outcome == known
 
 
@@ -92,8 +95,8 @@ async def _asked(bench: Bench) -> tuple[Lease, Settlement]:
     action = action_text({}, run=lease.run_id, attempt=1, task="asks", space="main", by=ROTA)
     options: dict[str, Any] = {"action": action, "expires_in": timedelta(days=1)}
     question = await bench.ask(lease, options=DECISIONS, **options)
-    (facts,) = await bench.store.open_runs([lease.run_id])
-    (asked,) = await bench.store.list_questions([lease.run_id])
+    (facts,) = await bench.store.read(get_open_runs, [lease.run_id])
+    (asked,) = await bench.store.read(list_questions, [lease.run_id])
     context = SettlementContext(policy=task.policy, now=bench.store.now())
     assert asked.id == question
     return lease, settle_answer(facts, asked.id, asked.kind, APPROVE, "ann", context)

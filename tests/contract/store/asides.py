@@ -15,6 +15,9 @@ from rota.model.tasks import Policy
 from rota.model.views import RunFilter
 from rota.rules.checks import next_run
 from rota.rules.settlement import SettlementContext, settle
+from rota.store import settlement as store_settlement
+from rota.store.tasks import get_state, get_tasks
+from rota.store.views import count_runs, list_attempts, list_deliveries, list_runs
 from tests.tools.store_bench import Bench
 
 FOUND = json.dumps([{"check": "min_length", "passed": False, "evidence": "too short"}])
@@ -37,12 +40,16 @@ class AsideContract:
         outcome: Outcome | None = None,
         deliver_to: str | None = None,
     ) -> bool:
-        (task,) = await bench.store.get_tasks([lease.task_id])
+        (task,) = await bench.store.read(get_tasks, [lease.task_id])
         context = SettlementContext(
             policy=replace(task.policy, deliver_to=deliver_to), now=bench.store.now()
         )
         report = AttemptReport(outcome=outcome or Succeeded(), aside=aside)
-        return (await bench.store.settle([settle(running(lease), report, context)]))[0]
+        return (
+            await bench.store.write(
+                store_settlement.settle, [settle(running(lease), report, context)]
+            )
+        )[0]
 
     async def test_what_checks_found_stays_with_the_attempt(self, bench: Bench) -> None:
         lease = await self._lease(bench)
@@ -51,7 +58,7 @@ class AsideContract:
         assert await self._end(bench, lease, against, outcome)
         run = await bench.run(lease.run_id)
         assert (run.state, run.checked) == (RunState.FAILED, CheckState.CONTRADICTED)
-        (attempt,) = await bench.store.list_attempts(lease.run_id)
+        (attempt,) = await bench.store.read(list_attempts, lease.run_id)
         assert attempt.checks == json.loads(FOUND)
 
     async def test_quiet_runs_are_counted_and_left_out(self, bench: Bench) -> None:
@@ -59,13 +66,13 @@ class AsideContract:
         quiet = AttemptNotes(mark=SuppressionReason.QUIET, remembered='{"seen": 3}')
         assert await self._end(bench, lease, quiet, deliver_to="test:ann")
         assert (await bench.run(lease.run_id)).mark is SuppressionReason.QUIET
-        assert await bench.store.list_runs(RunFilter(quiet=False)) == []
-        assert len(await bench.store.list_runs(RunFilter())) == 1
-        assert (await bench.store.count_runs(lease.task_id))["quiet"] == 1
-        kept = await bench.store.get_state(lease.task_id, "gate")
+        assert await bench.store.read(list_runs, RunFilter(quiet=False)) == []
+        assert len(await bench.store.read(list_runs, RunFilter())) == 1
+        assert (await bench.store.read(count_runs, lease.task_id))["quiet"] == 1
+        kept = await bench.store.read(get_state, lease.task_id, "gate")
         assert kept is not None
         assert kept.value == '{"seen": 3}'
-        assert await bench.store.list_deliveries(lease.run_id, 10) == []
+        assert await bench.store.read(list_deliveries, lease.run_id, 10) == []
 
     async def test_a_silent_success_is_delivered_to_nobody(self, bench: Bench) -> None:
         lease = await self._lease(bench)
@@ -77,17 +84,17 @@ class AsideContract:
             SuppressionReason.SILENT,
             '"nothing new"',
         )
-        assert await bench.store.list_deliveries(lease.run_id, 10) == []
+        assert await bench.store.read(list_deliveries, lease.run_id, 10) == []
 
     async def test_a_failure_remembers_and_queues_nothing(self, bench: Bench) -> None:
         lease = await self._lease(bench)
         aside = AttemptNotes(remembered="1", next_check=await self._next(bench, lease, "1h"))
         assert await self._end(bench, lease, aside, Failed(code="x", message="x"))
-        assert await bench.store.get_state(lease.task_id, "gate") is None
-        assert len(await bench.store.list_runs(RunFilter())) == 1
+        assert await bench.store.read(get_state, lease.task_id, "gate") is None
+        assert len(await bench.store.read(list_runs, RunFilter())) == 1
 
     async def _next(self, bench: Bench, lease: Lease, words: str) -> RunBatch | None:
-        (task,) = await bench.store.get_tasks([lease.task_id])
+        (task,) = await bench.store.read(get_tasks, [lease.task_id])
         bound = replace(task, spec=dict(BOUNDS), policy=Policy())
         return next_run(bound, lease.run_id, words, bench.store.now())
 
@@ -102,6 +109,6 @@ class AsideContract:
         assert await self._end(
             bench, second, AttemptNotes(next_check=await self._next(bench, second, "1s"))
         )
-        (later,) = await bench.store.list_runs(RunFilter(state=RunState.QUEUED))
+        (later,) = await bench.store.read(list_runs, RunFilter(state=RunState.QUEUED))
         assert (later.place, later.upstream_id) == (QueueState.LATER, first.run_id)
         assert later.available_at - bench.clock.now() == timedelta(minutes=10)

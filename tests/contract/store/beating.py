@@ -9,6 +9,15 @@ from rota.model.attempts import Lost
 from rota.model.heartbeats import AttemptSample, MissedHeartbeat
 from rota.model.ids import Epoch, RunId
 from rota.model.runs import Lease
+from rota.store.attempts import record_launch, renew_home_lease
+from rota.store.heartbeats import (
+    get_heartbeats,
+    list_missed_heartbeats,
+    record_heartbeats,
+    record_missed_heartbeats,
+)
+from rota.store.views import list_run_events
+from rota.store.workers import fence_workers
 from tests.contract.store.keeping import HOME, LONG, SHORT, kept_for
 from tests.tools.store_bench import Bench, micros
 
@@ -30,14 +39,14 @@ class BeatingContract:
         return await bench.claim_one()
 
     async def _beat(self, bench: Bench, *signs: AttemptSample, worker: str = "w1") -> None:
-        await bench.store.beat(worker, signs, bench.store.now() + PATIENCE)
+        await bench.store.write(record_heartbeats, worker, signs, bench.store.now() + PATIENCE)
 
     async def _overdue(self, bench: Bench) -> list[MissedHeartbeat]:
-        return await bench.store.overdue(PATIENCE, 10)
+        return await bench.store.read(list_missed_heartbeats, PATIENCE, 10)
 
     async def test_the_newest_sign_stands_and_is_no_event(self, bench: Bench) -> None:
         lease = await self._running(bench)
-        assert await bench.store.heartbeats([lease.run_id]) == {}
+        assert await bench.store.read(get_heartbeats, [lease.run_id]) == {}
         await self._beat(bench, sign_of(lease, state="starting"))
         bench.clock.advance(MINUTE)
         newest = sign_of(
@@ -45,7 +54,7 @@ class BeatingContract:
             output_at=bench.clock.now(), last_line="half way", pane="$ work",
         )  # fmt: skip
         await self._beat(bench, newest)
-        heard = (await bench.store.heartbeats([lease.run_id]))[lease.run_id]
+        heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
         assert (heard.sign, heard.at, heard.silence) == (newest, bench.clock.now(), None)
         assert await bench.events(lease.run_id) == []
 
@@ -55,19 +64,19 @@ class BeatingContract:
         older = AttemptSample(run_id=lease.run_id, epoch=Epoch(lease.epoch - 1))
         stranger = AttemptSample(run_id=RunId(lease.run_id + 1_000), epoch=Epoch(1))
         await self._beat(bench, older, stranger)
-        assert await bench.store.heartbeats([lease.run_id, stranger.run_id]) == {}
+        assert await bench.store.read(get_heartbeats, [lease.run_id, stranger.run_id]) == {}
         await bench.end(lease)
         await self._beat(bench, sign_of(lease))
-        assert await bench.store.heartbeats([lease.run_id]) == {}
+        assert await bench.store.read(get_heartbeats, [lease.run_id]) == {}
 
     async def test_a_later_attempt_has_not_been_heard_of(self, bench: Bench) -> None:
         lease = await self._running(bench)
         await self._beat(bench, sign_of(lease))
         await bench.end(lease, Lost(reason="gone"))
         again = await bench.claim_one()
-        assert await bench.store.heartbeats([lease.run_id]) == {}
+        assert await bench.store.read(get_heartbeats, [lease.run_id]) == {}
         await self._beat(bench, sign_of(again))
-        heard = await bench.store.heartbeats([lease.run_id])
+        heard = await bench.store.read(get_heartbeats, [lease.run_id])
         assert heard[lease.run_id].sign.epoch == again.epoch
 
     async def test_two_missed_beats_are_found_and_noted_once(self, bench: Bench) -> None:
@@ -78,23 +87,23 @@ class BeatingContract:
         bench.clock.advance(MINUTE)
         (found,) = await self._overdue(bench)
         assert (found.run_id, found.epoch, found.trusted, found.kept) == (*lease[:2], True, False)
-        assert await bench.store.note_silence({found: "why"}) == 1
-        assert await bench.store.note_silence({found: "why"}) == 0
+        assert await bench.store.write(record_missed_heartbeats, {found: "why"}) == 1
+        assert await bench.store.write(record_missed_heartbeats, {found: "why"}) == 0
         assert await self._overdue(bench) == []
-        heard = (await bench.store.heartbeats([lease.run_id]))[lease.run_id]
+        heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
         assert (heard.silence, heard.sign.last_line) == ("why", "half way")
-        (event,) = await bench.store.run_events(lease.run_id)
+        (event,) = await bench.store.read(list_run_events, lease.run_id)
         assert (event.name.value, event.data) == ("run.silent", {"reason": "why"})
         await self._beat(bench, sign_of(lease))
-        heard = (await bench.store.heartbeats([lease.run_id]))[lease.run_id]
+        heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
         assert heard.silence is None
 
     async def test_one_that_was_never_heard_of_is_found_too(self, bench: Bench) -> None:
         lease = await self._running(bench)
         bench.clock.advance(3 * MINUTE)
         (found,) = await self._overdue(bench)
-        assert await bench.store.note_silence({found: "why"}) == 1
-        heard = (await bench.store.heartbeats([lease.run_id]))[lease.run_id]
+        assert await bench.store.write(record_missed_heartbeats, {found: "why"}) == 1
+        heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
         assert heard.silence == "why"
 
     async def test_what_is_heard_before_a_silence_is_noted_ends_it(self, bench: Bench) -> None:
@@ -103,15 +112,15 @@ class BeatingContract:
         bench.clock.advance(3 * MINUTE)
         (found,) = await self._overdue(bench)
         await self._beat(bench, sign_of(lease))
-        assert await bench.store.note_silence({found: "why"}) == 0
+        assert await bench.store.write(record_missed_heartbeats, {found: "why"}) == 0
         assert await bench.events(lease.run_id) == []
 
     async def test_a_silence_tells_whether_worker_and_keeper_may_live(self, bench: Bench) -> None:
         lease = await self._running(bench)
-        await bench.store.renew_home(HOME, "here", bench.store.now() + micros(LONG))
-        assert await bench.store.begin_kept(kept_for(lease), "w1")
+        await bench.store.write(renew_home_lease, HOME, "here", bench.store.now() + micros(LONG))
+        assert await bench.store.write(record_launch, kept_for(lease), "w1")
         bench.clock.advance(3 * MINUTE)
-        await bench.store.fence()
+        await bench.store.write(fence_workers)
         (found,) = await self._overdue(bench)
         assert (found.trusted, found.kept) == (False, True)
 

@@ -31,6 +31,36 @@ from rota.model.threads import (
     ThreadMessage,
 )
 from rota.rules.permissions import LOCAL
+from rota.store.attempts import (
+    list_kept_attempts,
+    record_launch,
+    record_output,
+    renew_home_lease,
+    schedule_relaunch,
+)
+from rota.store.sessions import (
+    archive_session,
+    clear_session,
+    find_session,
+    get_session,
+    list_sessions,
+    resume_session,
+    search_sessions,
+    session_history,
+)
+from rota.store.threads import (
+    acknowledge_messages,
+    add_message,
+    assign_messages,
+    find_mailbox_message,
+    find_thread_space,
+    list_messages,
+    pending_messages,
+    record_mailbox_number,
+    requeue_reader,
+)
+from rota.store.views import list_workers
+from rota.store.workers import prune_runs
 from tests.tools.store_bench import Bench, failed, micros
 
 HOME, HERE = "/home", "talk:here"
@@ -57,7 +87,7 @@ class _Talk:
             run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
             executor="process", agent=agent, said=said,
         )  # fmt: skip
-        assert await self.store.begin_kept(kept, "w1")
+        assert await self.store.write(record_launch, kept, "w1")
         self.at[lease.run_id] = 0
         return lease
 
@@ -66,21 +96,23 @@ class _Talk:
         at = self.at[lease.run_id]
         self.at[lease.run_id] = at + 1
         heard = [OutputChunk(OutputStream.OUT, at, at + 1)]
-        assert await self.store.hear(lease.run_id, lease.epoch, "w1", heard, session)
+        assert await self.store.write(
+            record_output, lease.run_id, lease.epoch, "w1", heard, session
+        )
 
     async def current(self, lease: Lease, agent: str = "codex") -> AgentSessionRef | None:
         """Return what a run would go on in as part of its thread."""
-        return await self.store.find_session(lease.run_id, agent, shared=True, own=False)
+        return await self.store.read(find_session, lease.run_id, agent, shared=True, own=False)
 
     async def listed(self, wanted: SessionFilter = EVERY) -> list[AgentSession]:
-        return await self.store.list_sessions(wanted)
+        return await self.store.read(list_sessions, wanted)
 
 
 async def talk(bench: Bench, thread: str | None = HERE, name: str = "job") -> _Talk:
     """Return a task in a thread, with a worker."""
-    if not await bench.store.list_workers():
+    if not await bench.store.read(list_workers):
         await bench.worker("w1", LONG)
-        await bench.store.renew_home(HOME, "here", bench.store.now() + micros(LONG))
+        await bench.store.write(renew_home_lease, HOME, "here", bench.store.now() + micros(LONG))
     return _Talk(bench, await bench.task(name, thread=thread))
 
 
@@ -91,7 +123,9 @@ class SessionContract:
         here = await talk(bench)
         lease = await here.begin("Look at the\n  inbox.")
         gap = [OutputChunk(OutputStream.OUT, 3, 4)]
-        assert not await here.store.hear(lease.run_id, lease.epoch, "w1", gap, FIRST)
+        assert not await here.store.write(
+            record_output, lease.run_id, lease.epoch, "w1", gap, FIRST
+        )
         assert await here.current(lease) is None
         await here.tell(lease, FIRST)
         assert await here.current(lease) == FIRST
@@ -144,22 +178,24 @@ class SessionContract:
         lease = await here.begin()
         await here.tell(lease, FIRST._replace(shared=False))
         assert await here.current(lease) is None
-        find = here.store.find_session
-        own = await find(lease.run_id, "codex", shared=False, own=True)
+        own = await here.store.read(find_session, lease.run_id, "codex", shared=False, own=True)
         assert own == FIRST._replace(shared=False)
-        assert await find(lease.run_id, "claude", shared=False, own=True) is None
+        assert (
+            await here.store.read(find_session, lease.run_id, "claude", shared=False, own=True)
+            is None
+        )
 
     async def test_one_that_was_put_aside_meanwhile_stays_aside(self, bench: Bench) -> None:
         here = await talk(bench)
         lease = await here.begin()
         await here.tell(lease, FIRST)
         (first,) = await here.listed()
-        assert await here.store.archive_session(first.id, None)
+        assert await here.store.write(archive_session, first.id, None)
         await here.tell(lease, FIRST._replace(input=99))
         assert await here.current(lease) is None
         await here.tell(lease, FIRST._replace(id="s-2"))
         (second, _) = await here.listed()
-        assert await here.store.clear_session(second.id)
+        assert await here.store.write(clear_session, second.id)
         await here.tell(lease, FIRST._replace(id="s-2", input=99))
         assert await here.current(lease) is None
         assert [(one.name, one.input) for one in await here.listed()] == [("s-1", 99)]
@@ -168,11 +204,11 @@ class SessionContract:
         here = await talk(bench)
         lease = await here.begin()
         await here.tell(lease, FIRST)
-        (kept,) = await here.store.kept_of(HOME)
+        (kept,) = await here.store.read(list_kept_attempts, HOME)
         assert (kept.agent, kept.said) == ("codex", "Look.")
         paused = replace(kept, until=here.store.now())
         why = NewEvent(EventName.FAULT, {"kind": "session_lost"})
-        assert await here.store.pause_kept(Relaunch(paused, why, FIRST), "w1")
+        assert await here.store.write(schedule_relaunch, Relaunch(paused, why, FIRST), "w1")
         assert await here.current(lease) is None
 
     async def test_an_archived_one_can_be_resumed(self, bench: Bench) -> None:
@@ -181,14 +217,14 @@ class SessionContract:
         await here.tell(lease, FIRST)
         await here.tell(lease, FIRST._replace(id="s-2"))
         second, first = await here.listed()
-        assert await here.store.resume_session(first.id, "The second")
+        assert await here.store.write(resume_session, first.id, "The second")
         assert await here.current(lease) == FIRST
         archived = await here.listed(SessionFilter(archived=True))
         assert [(one.id, one.title) for one in archived] == [(second.id, "The second")]
-        assert await here.store.archive_session(first.id, "The first")
+        assert await here.store.write(archive_session, first.id, "The first")
         assert await here.current(lease) is None
-        assert await here.store.resume_session(first.id, None)
-        assert await here.store.resume_session(first.id, None)
+        assert await here.store.write(resume_session, first.id, None)
+        assert await here.store.write(resume_session, first.id, None)
         (current,) = await here.listed(SessionFilter(archived=False))
         assert current.title == "The first"
 
@@ -197,14 +233,14 @@ class SessionContract:
         lease = await here.begin("Find the kestrel.")
         await here.tell(lease, FIRST)
         (found,) = await here.listed()
-        assert await store.clear_session(found.id)
-        assert not await store.clear_session(found.id)
-        assert not await store.archive_session(found.id, None)
-        assert not await store.resume_session(found.id, None)
-        assert await store.get_session(found.id) is None
+        assert await store.write(clear_session, found.id)
+        assert not await store.write(clear_session, found.id)
+        assert not await store.write(archive_session, found.id, None)
+        assert not await store.write(resume_session, found.id, None)
+        assert await store.read(get_session, found.id) is None
         assert await here.listed() == []
-        assert await store.session_history(found.id, 1 << 62, 10) == []
-        assert await store.search_sessions(None, None, "kestrel", 10) == []
+        assert await store.read(session_history, found.id, 1 << 62, 10) == []
+        assert await store.read(search_sessions, None, None, "kestrel", 10) == []
 
     async def test_what_was_said_can_be_read_and_found(self, bench: Bench) -> None:
         here, store = await talk(bench), bench.store
@@ -214,19 +250,19 @@ class SessionContract:
         second = await here.begin("And now?")
         await here.tell(second, FIRST)
         (found,) = await here.listed(SessionFilter(space="main"))
-        history = await store.session_history(found.id, 1 << 62, 10)
+        history = await store.read(session_history, found.id, 1 << 62, 10)
         assert [(one.run_id, one.said) for one in history] == [
             (second.run_id, "And now?"),
             (first.run_id, "Find the 100% Kestrel_nest."),
         ]
         assert [one.state for one in history] == ["running", "succeeded"]
         for words in ("kestrel_nest", "100%", "the"):
-            assert [e.run_id for e in await store.search_sessions("main", HERE, words, 9)] == [
-                first.run_id
-            ]
-        assert await store.search_sessions("main", None, "K%nest", 9) == []
-        assert await store.search_sessions("main", "talk:there", "kestrel", 9) == []
-        assert await store.search_sessions("other", None, "kestrel", 9) == []
+            assert [
+                e.run_id for e in await store.read(search_sessions, "main", HERE, words, 9)
+            ] == [first.run_id]
+        assert await store.read(search_sessions, "main", None, "K%nest", 9) == []
+        assert await store.read(search_sessions, "main", "talk:there", "kestrel", 9) == []
+        assert await store.read(search_sessions, "other", None, "kestrel", 9) == []
 
     async def test_old_sessions_leave_with_their_runs(self, bench: Bench) -> None:
         here, store = await talk(bench), bench.store
@@ -236,7 +272,7 @@ class SessionContract:
         await bench.end(lease)
         bench.clock.advance(timedelta(days=31))
         for _ in range(2):
-            await store.prune(store.now() - micros(timedelta(days=30)), 100)
+            await store.write(prune_runs, store.now() - micros(timedelta(days=30)), 100)
         assert [(one.name, one.runs) for one in await here.listed()] == [("s-2", 0)]
 
 
@@ -246,16 +282,18 @@ class MessageContract:
     async def _say(self, here: _Talk, *texts: str) -> list[ThreadMessage]:
         reader = here.bench.batch(here.task, [dict(READER)], lane=HERE, thread=HERE)
         return [
-            await here.store.say(NewMessage(here.task.space_id, HERE, "ann", text), reader)
+            await here.store.write(
+                add_message, NewMessage(here.task.space_id, HERE, "ann", text), reader
+            )
             for text in texts
         ]
 
     async def _states(self, here: _Talk) -> list[tuple[str, MessageState]]:
-        found = await here.store.list_messages(HERE, None, 1 << 62, 100)
+        found = await here.store.read(list_messages, HERE, None, 1 << 62, 100)
         return [(message.body, message.state) for message in reversed(found)]
 
     async def _given(self, here: _Talk, lease: Lease) -> list[str]:
-        given = await here.store.give_messages(lease.run_id, lease.epoch, "w1")
+        given = await here.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         return [message.body for message in given]
 
     async def test_messages_have_one_reader_and_keep_their_order(self, bench: Bench) -> None:
@@ -311,18 +349,20 @@ class MessageContract:
         here = await talk(bench)
         lease = await here.begin()
         one, two, three = await self._say(here, "one", "two", "three")
-        assert await here.store.take_messages(lease.run_id, lease.epoch, two.id) == 2
-        assert await here.store.take_messages(lease.run_id, lease.epoch, two.id) == 0
+        assert await here.store.write(acknowledge_messages, lease.run_id, lease.epoch, two.id) == 2
+        assert await here.store.write(acknowledge_messages, lease.run_id, lease.epoch, two.id) == 0
         assert await self._states(here) == [("one", TAKEN), ("two", TAKEN), ("three", PENDING)]
-        left = await here.store.pending_messages(HERE, "box", 10)
+        left = await here.store.read(pending_messages, HERE, "box", 10)
         assert [message.id for message in left] == [three.id]
-        await here.store.box_message(three.id, "box", 7)
-        assert await here.store.pending_messages(HERE, "box", 10) == []
-        assert await here.store.pending_messages(HERE, "another", 10) == left
-        assert await here.store.boxed_message("box", 7) == three.id
-        assert await here.store.boxed_message("another", 7) is None
+        await here.store.write(record_mailbox_number, three.id, "box", 7)
+        assert await here.store.read(pending_messages, HERE, "box", 10) == []
+        assert await here.store.read(pending_messages, HERE, "another", 10) == left
+        assert await here.store.read(find_mailbox_message, "box", 7) == three.id
+        assert await here.store.read(find_mailbox_message, "another", 7) is None
         assert await bench.state(one.reader or 0) is RunState.QUEUED
-        assert await here.store.take_messages(lease.run_id, lease.epoch, three.id) == 1
+        assert (
+            await here.store.write(acknowledge_messages, lease.run_id, lease.epoch, three.id) == 1
+        )
         assert await bench.state(one.reader or 0) is RunState.CANCELLED
         await bench.end(lease)
         assert (await bench.claimed()).leases == []
@@ -333,16 +373,20 @@ class MessageContract:
         there = await talk(bench, "talk:there", "there")
         stranger, alone = await there.begin(), await (await talk(bench, None, "alone")).begin()
         (one,) = await self._say(here, "one")
-        take = here.store.take_messages
         for run_id, epoch in (
             (stranger.run_id, stranger.epoch),
             (alone.run_id, alone.epoch),
             (lease.run_id, lease.epoch + 1),
         ):
-            assert await take(run_id, epoch, one.id) is None
-        assert await take(lease.run_id, lease.epoch, one.id + 1) is None
+            assert await here.store.write(acknowledge_messages, run_id, epoch, one.id) is None
+        assert (
+            await here.store.write(acknowledge_messages, lease.run_id, lease.epoch, one.id + 1)
+            is None
+        )
         await bench.end(lease)
-        assert await take(lease.run_id, lease.epoch, one.id) is None
+        assert (
+            await here.store.write(acknowledge_messages, lease.run_id, lease.epoch, one.id) is None
+        )
         assert await self._states(here) == [("one", PENDING)]
         assert await self._given(here, await bench.claim_one()) == ["one"]
 
@@ -364,9 +408,9 @@ class MessageContract:
         await self._given(here, lease)
         await bench.end(lease, failed("other", "no answer"))
         batch = bench.batch(here.task, [dict(READER)])
-        again = await here.store.read_again(one.reader or 0, batch)
+        again = await here.store.write(requeue_reader, one.reader or 0, batch)
         assert again is not None
-        assert await here.store.read_again(one.reader or 0, batch) is None
+        assert await here.store.write(requeue_reader, one.reader or 0, batch) is None
         (two,) = await self._say(here, "two")
         assert two.reader == again
         lease = await bench.claim_one()
@@ -379,9 +423,11 @@ class MessageContract:
         other = await bench.task("other", space="ann")
         reader = bench.batch(other, [dict(READER)], lane=HERE, thread=HERE)
         with pytest.raises(NotFound):
-            await bench.store.say(NewMessage(other.space_id, HERE, "eve", "two"), reader)
-        assert await bench.store.find_thread(HERE) == here.task.space_id
-        assert await bench.store.list_messages(HERE, "ann", 1 << 62, 9) == []
+            await bench.store.write(
+                add_message, NewMessage(other.space_id, HERE, "eve", "two"), reader
+            )
+        assert await bench.store.read(find_thread_space, HERE) == here.task.space_id
+        assert await bench.store.read(list_messages, HERE, "ann", 1 << 62, 9) == []
         assert await self._states(here) == [("one", PENDING)]
 
     async def test_no_more_waits_than_one_run_can_read(self, bench: Bench) -> None:
@@ -401,5 +447,5 @@ class MessageContract:
         await self._given(here, await bench.claim_one())
         await self._say(here, "two")
         bench.clock.advance(timedelta(days=31))
-        await store.prune(store.now() - micros(timedelta(days=30)), 100)
+        await store.write(prune_runs, store.now() - micros(timedelta(days=30)), 100)
         assert await self._states(here) == [("two", PENDING)]

@@ -15,6 +15,9 @@ from rota.model.runs import RunState
 from rota.model.settlement import AttemptNotes
 from rota.model.tasks import Task
 from rota.rules.settlement import SettlementContext, settle
+from rota.store import settlement as store_settlement
+from rota.store.tasks import enable_task
+from rota.store.views import list_busy_slots, list_events
 from tests.tools.store_bench import Bench, failed
 
 
@@ -53,7 +56,9 @@ class FinishingContract:
         assert states[-2:] == [RunState.SUCCEEDED, RunState.CANCELLED]
         await self._slot(bench)
         assert (await bench.claimed()).leases == []
-        names = [e.name for e in await bench.store.list_events(0, 1_000) if e.task_id == task.id]
+        names = [
+            e.name for e in await bench.store.read(list_events, 0, 1_000) if e.task_id == task.id
+        ]
         assert names.count(EventName.TASK_DISABLED) == 1
         told = explain(await load_facts(bench.store, found, None), ZoneInfo("UTC"))
         assert any("it has succeeded, and was to run until then" in note for note in told.notes)
@@ -64,7 +69,7 @@ class FinishingContract:
         one, two = await bench.claim_one(), await bench.claim_one()
         assert await bench.end(one)
         assert await bench.end(one)
-        await bench.store.enable_task(task)
+        await bench.store.write(enable_task, task)
         assert await bench.end(one), "it stands already, and ends nothing again"
         assert (await bench.task_of(task)).enabled
         assert await bench.end(two)
@@ -78,7 +83,9 @@ class FinishingContract:
             outcome=Succeeded(), aside=AttemptNotes(mark=SuppressionReason.QUIET)
         )
         context = SettlementContext(policy=task.policy, now=bench.store.now())
-        assert await bench.store.settle([settle(running(lease), report, context)]) == [True]
+        assert await bench.store.write(
+            store_settlement.settle, [settle(running(lease), report, context)]
+        ) == [True]
         assert (await bench.task_of(task)).enabled
 
     async def test_zub_38_what_is_in_the_slots_is_told_the_longest_first(
@@ -91,13 +98,13 @@ class FinishingContract:
             bench.clock.advance(minutes=1)
             runs.append((await bench.claim_one(), bench.clock.now()))
         await bench.queue(await bench.task("waits"))
-        found = await bench.store.used_slots(None, 10)
+        found = await bench.store.read(list_busy_slots, None, 10)
         assert [(slot.run_id, slot.since) for slot in found] == [
             (lease.run_id, at) for lease, at in runs
         ]
         assert (found[0].task, found[0].space, found[0].worker) == ("job-ann", "ann", "w1")
-        assert await bench.store.used_slots(None, 2) == found[:2]
+        assert await bench.store.read(list_busy_slots, None, 2) == found[:2]
         ann = await bench.space("ann")
-        assert await bench.store.used_slots(ann.id, 10) == [found[0], found[2]]
+        assert await bench.store.read(list_busy_slots, ann.id, 10) == [found[0], found[2]]
         await bench.end(runs[0][0])
-        assert await bench.store.used_slots(None, 10) == found[1:]
+        assert await bench.store.read(list_busy_slots, None, 10) == found[1:]

@@ -9,6 +9,7 @@ from rota.model.attempts import Cancelled, Drained, Lost
 from rota.model.runs import QueueState, RunState
 from rota.model.tasks import Pool, Retry
 from rota.rules.permissions import LOCAL
+from rota.store.plans import promote_delayed
 from tests.tools.store_bench import Bench, failed
 
 
@@ -107,7 +108,7 @@ class LaneContract:
         await bench.end((await bench.claim())[0], failed())
         (second,) = await bench.claim()
         bench.clock.advance(minutes=2)
-        await bench.store.promote(10)
+        await bench.store.write(promote_delayed, 10)
         assert await bench.claim() == []
         assert (await bench.run(first)).place is QueueState.HELD
         await bench.end(second)
@@ -120,7 +121,7 @@ class LaneContract:
         (lease,) = await bench.claim()
         assert lease.run_id == now
         bench.clock.advance(minutes=2)
-        await bench.store.promote(10)
+        await bench.store.write(promote_delayed, 10)
         assert await bench.claim() == []
         await bench.end(lease)
         assert await bench.claim_ids() == [later]

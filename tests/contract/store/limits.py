@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool
+from rota.store.claims import set_limits
+from rota.store.views import list_limits
 from tests.tools.store_bench import Bench, failed
 
 BACK = Pool.BACKGROUND.value
@@ -168,7 +170,7 @@ class LimitContract:
         ):
             await bench.limit(scope, key)
         assert len(await bench.claim()) == 5
-        assert await bench.store.list_limits() == []
+        assert await bench.store.read(list_limits) == []
 
     async def test_unmetered_runs_ignore_total_pool_and_space(self, bench: Bench) -> None:
         metered = await bench.task("metered")
@@ -211,8 +213,8 @@ class LimitContract:
             Limit(scope=LimitScope.GROUP, key="g", cap=2, rate=5, period=timedelta(seconds=30)),
             Limit(scope=LimitScope.TOTAL, cap=9),
         ]
-        await bench.store.set_limits(wanted)
-        found = await bench.store.list_limits()
+        await bench.store.write(set_limits, wanted)
+        found = await bench.store.read(list_limits)
         assert sorted(found, key=lambda limit: limit.scope) == wanted
 
 

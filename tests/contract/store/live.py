@@ -6,6 +6,15 @@ import asyncio
 from datetime import timedelta
 
 from rota.model.events import START, EventPage, EventPosition, EventTally, cursor_at, position_of
+from rota.store.events import (
+    count_events,
+    count_skipped_slots,
+    last_event_position,
+    list_events_after,
+)
+from rota.store.plans import pause_all
+from rota.store.views import list_events
+from rota.store.workers import prune_runs
 from tests.tools.store_bench import MINUTE, Bench, failed
 
 
@@ -19,7 +28,9 @@ async def page_after(
 ) -> EventPage:
     """Return a page once nothing is kept back; on PostgreSQL any writer of the server may do so."""
     while True:
-        page = await bench.store.events_after(after, most, space_id=space_id, run_id=run_id)
+        page = await bench.store.read(
+            list_events_after, after, most, space_id=space_id, run_id=run_id
+        )
         if not page.hidden:
             return page
         await asyncio.sleep(0)
@@ -28,7 +39,7 @@ async def page_after(
 async def end_of(bench: Bench) -> EventPosition:
     """Return the position of the newest event of all."""
     await page_after(bench, START)
-    return await bench.store.events_end()
+    return await bench.store.read(last_event_position)
 
 
 class EventOrderContract:
@@ -48,7 +59,7 @@ class EventOrderContract:
     async def test_pages_give_every_event_once(self, bench: Bench) -> None:
         for number in range(7):
             await bench.task(f"job{number}")
-        everything = [event.id for event in await bench.store.list_events(0, 100)]
+        everything = [event.id for event in await bench.store.read(list_events, 0, 100)]
         assert len(everything) == 7
         assert await self._read(bench, None) == everything
         assert await self._read(bench, START) == everything
@@ -109,7 +120,7 @@ class EventOrderContract:
         await bench.task("older than retention too")
         edge = await end_of(bench)
         bench.clock.advance(MINUTE)
-        await bench.store.prune(bench.store.now(), 100)
+        await bench.store.write(prune_runs, bench.store.now(), 100)
         page = await page_after(bench, old, 10)
         assert (page.gap, page.events, page.position) == (True, (), edge)
         assert await end_of(bench) == edge
@@ -120,11 +131,17 @@ class EventOrderContract:
     async def test_a_cursor_is_understood_by_its_own_database_alone(self, bench: Bench) -> None:
         await bench.task()
         end = await end_of(bench)
-        cursor = cursor_at(bench.store.incarnation, end)
-        assert position_of(cursor, bench.store.incarnation) == end
+        cursor = cursor_at(bench.store.database.incarnation, end)
+        assert position_of(cursor, bench.store.database.incarnation) == end
         assert position_of(cursor, "0" * 32) is None
-        for wrong in ("", "7", cursor + "0" * 20, f"{bench.store.incarnation}-1", "a-b-c-d"):
-            assert position_of(wrong, bench.store.incarnation) is None
+        for wrong in (
+            "",
+            "7",
+            cursor + "0" * 20,
+            f"{bench.store.database.incarnation}-1",
+            "a-b-c-d",
+        ):
+            assert position_of(wrong, bench.store.database.incarnation) is None
 
 
 class TallyContract:
@@ -132,7 +149,7 @@ class TallyContract:
 
     async def _tally(self, bench: Bench, after: EventPosition, most: int = 100) -> EventTally:
         await page_after(bench, after)
-        return await bench.store.tally_events(after, most, [1_000_000, 5_000_000])
+        return await bench.store.read(count_events, after, most, [1_000_000, 5_000_000])
 
     async def test_events_are_counted_by_name_and_state(self, bench: Bench) -> None:
         task = await bench.task()
@@ -177,7 +194,7 @@ class TallyContract:
     async def test_skipped_slots_are_counted_by_reason(self, bench: Bench) -> None:
         task = await bench.task()
         await bench.planned(task, every="10m")
-        await bench.store.pause("ann")
+        await bench.store.write(pause_all, "ann")
         bench.clock.advance(35 * MINUTE)
         await bench.plan()
-        assert await bench.store.count_skipped() == [("paused", 3)]
+        assert await bench.store.read(count_skipped_slots) == [("paused", 3)]

@@ -7,6 +7,14 @@ from datetime import timedelta
 from rota.model.attempts import KeptAttempt
 from rota.model.heartbeats import KEEP_READINGS, MachineLoad, MachineSample
 from rota.model.ids import Epoch
+from rota.store.attempts import record_launch
+from rota.store.heartbeats import (
+    list_attempt_heartbeats,
+    list_machine_samples,
+    newest_machine_samples,
+    record_heartbeats,
+    record_machine_sample,
+)
 from tests.contract.store.beating import PATIENCE, sign_of
 from tests.tools.store_bench import Bench
 
@@ -18,13 +26,13 @@ class MachineContract:
     """What holds for readings of machines."""
 
     async def _read(self, bench: Bench, home: str = "h1", host: str = "here") -> None:
-        await bench.store.read_machine("w1", home, host, BUSY)
+        await bench.store.write(record_machine_sample, "w1", home, host, BUSY)
 
     async def _history(
         self, bench: Bench, host: str | None = None, most: int = 10
     ) -> list[MachineSample]:
         now = bench.store.now()
-        return await bench.store.list_readings(0, now + 1, host, most)
+        return await bench.store.read(list_machine_samples, 0, now + 1, host, most)
 
     async def test_a_reading_counts_what_the_worker_runs(self, bench: Bench) -> None:
         await bench.worker("w1")
@@ -37,7 +45,7 @@ class MachineContract:
             run_id=lease.run_id, epoch=Epoch(lease.epoch), home="h1", nonce="n", boot="b",
             executor="tmux",
         )  # fmt: skip
-        assert await bench.store.begin_kept(kept, "w1")
+        assert await bench.store.write(record_launch, kept, "w1")
         await bench.queue(theirs)
         await bench.claim_one("w2")
         await self._read(bench)
@@ -48,7 +56,7 @@ class MachineContract:
         )  # fmt: skip
 
     async def test_nothing_known_is_unknown_and_nothing_running_is_none(self, bench: Bench) -> None:
-        await bench.store.read_machine("nobody", "h1", "here", MachineLoad())
+        await bench.store.write(record_machine_sample, "nobody", "h1", "here", MachineLoad())
         (reading,) = await self._history(bench)
         assert reading.load == MachineLoad(None, None, None)
         assert (reading.running, reading.agents, reading.panes, reading.spaces) == (0, 0, 0, 0)
@@ -65,12 +73,12 @@ class MachineContract:
         assert [r.host for r in await self._history(bench)] == ["one", "two", "one"]
         assert [r.host for r in await self._history(bench, most=1)] == ["one"]
         assert [r.host for r in await self._history(bench, host="two")] == ["two"]
-        newest = await bench.store.newest_readings(0)
+        newest = await bench.store.read(newest_machine_samples, 0)
         assert [(r.host, bench.clock.now() - r.at) for r in newest] == [
             ("one", MINUTE),
             ("two", 2 * MINUTE),
         ]
-        assert await bench.store.newest_readings(bench.store.now()) == []
+        assert await bench.store.read(newest_machine_samples, bench.store.now()) == []
 
     async def test_old_readings_go_with_the_next(self, bench: Bench) -> None:
         await self._read(bench)
@@ -87,16 +95,20 @@ class MachineContract:
         await bench.queue(await bench.task("unheard"))
         await bench.claim_one()
         for lease in (late, early):
-            await bench.store.beat("w1", [sign_of(lease)], bench.store.now() + PATIENCE)
+            await bench.store.write(
+                record_heartbeats, "w1", [sign_of(lease)], bench.store.now() + PATIENCE
+            )
             bench.clock.advance(MINUTE)
-        found = await bench.store.list_heard(None, 10)
+        found = await bench.store.read(list_attempt_heartbeats, None, 10)
         assert [(heard.task, heard.space, heard.executor) for heard in found] == [
             ("late", "member", ""),
             ("early", "main", ""),
         ]
         assert found[1].heartbeat.sign == sign_of(early)
-        assert len(await bench.store.list_heard(None, 1)) == 1
+        assert len(await bench.store.read(list_attempt_heartbeats, None, 1)) == 1
         space = await bench.space("member")
-        assert [heard.task for heard in await bench.store.list_heard(space.id, 10)] == ["late"]
+        assert [
+            heard.task for heard in await bench.store.read(list_attempt_heartbeats, space.id, 10)
+        ] == ["late"]
         await bench.end(late)
-        assert await bench.store.list_heard(space.id, 10) == []
+        assert await bench.store.read(list_attempt_heartbeats, space.id, 10) == []

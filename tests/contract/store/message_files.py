@@ -21,7 +21,14 @@ from rota.model.threads import (
     NewMessage,
     ThreadMessage,
 )
-from rota.store.workers import MOST_PRUNED_BYTES
+from rota.store.threads import (
+    add_message,
+    assign_messages,
+    list_messages,
+    pending_messages,
+    read_message_file,
+)
+from rota.store.workers import MOST_PRUNED_BYTES, prune_runs
 from tests.tools.store_bench import Bench
 
 HERE = "cli:here"
@@ -46,10 +53,10 @@ class MessageFilesContract:
     ) -> ThreadMessage:
         reader = bench.batch(task, [dict(READER)], lane=HERE, thread=HERE) if asks else None
         message = NewMessage(task.space_id, HERE, "ann", text, files=files)
-        return await bench.store.say(message, reader)
+        return await bench.store.write(add_message, message, reader)
 
     async def _all(self, bench: Bench) -> list[ThreadMessage]:
-        return list(reversed(await bench.store.list_messages(HERE, None, 1 << 62, 200)))
+        return list(reversed(await bench.store.read(list_messages, HERE, None, 1 << 62, 200)))
 
     async def test_files_are_listed_in_their_order_and_read_as_they_were_sent(
         self, bench: Bench
@@ -61,17 +68,21 @@ class MessageFilesContract:
         assert said.files == tuple(file.facts for file in sent)
         assert [message.files for message in await self._all(bench)] == [said.files, ()]
         store = bench.store
-        assert [await store.message_content(said.id, at) for at in range(3)] == [ODD, b"", None]
-        assert await store.message_content(plain.id, 0) is None
+        assert [await store.read(read_message_file, said.id, at) for at in range(3)] == [
+            ODD,
+            b"",
+            None,
+        ]
+        assert await store.read(read_message_file, plain.id, 0) is None
 
     async def test_who_reads_is_told_of_them_and_again_at_a_later_attempt(
         self, bench: Bench
     ) -> None:
         said = await self._say(bench, await self._task(bench), file_of(ODD))
-        pending = await bench.store.pending_messages(HERE, "box", 10)
+        pending = await bench.store.read(pending_messages, HERE, "box", 10)
         lease = await bench.claim_one()
         for _ in range(2):
-            given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+            given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
             assert [message.files for message in [*given, *pending]] == [said.files] * 2
 
     async def test_what_is_long_and_listed_in_one_step_keeps_its_files(self, bench: Bench) -> None:
@@ -94,7 +105,7 @@ class MessageFilesContract:
         assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
         await self._say(bench, task, file_of(b"x"), text="at last")
         lease = await bench.claim_one()
-        given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+        given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert sum(file.size for message in given for file in message.files) <= MAX_PENDING_BYTES
         assert [message.body for message in given[-2:]] == ["words are welcome", "at last"]
 
@@ -105,8 +116,8 @@ class MessageFilesContract:
         last = [await self._say(bench, task, half, asks=False) for _ in range(2)]
         states = [message.state for message in await self._all(bench)]
         assert states == [MessageState.PASSED, MessageState.PENDING, MessageState.PENDING]
-        assert await bench.store.message_content(first.id, 0) is None
-        assert await bench.store.message_content(last[1].id, 0) == half.content
+        assert await bench.store.read(read_message_file, first.id, 0) is None
+        assert await bench.store.read(read_message_file, last[1].id, 0) == half.content
         assert (await self._all(bench))[0].files == (half.facts,)
 
     async def test_one_that_finds_no_room_and_asks_for_nobody_leaves_no_content(
@@ -118,7 +129,7 @@ class MessageFilesContract:
             await self._say(bench, task, full)
         said = await self._say(bench, task, file_of(b"x"), asks=False)
         assert said.state is MessageState.PASSED
-        assert await bench.store.message_content(said.id, 0) is None
+        assert await bench.store.read(read_message_file, said.id, 0) is None
 
     async def test_they_leave_with_their_message(self, bench: Bench) -> None:
         task = await self._task(bench)
@@ -126,9 +137,9 @@ class MessageFilesContract:
         assert said.reader is not None
         assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
         bench.clock.advance(timedelta(days=1))
-        await bench.store.prune(bench.store.now(), 100)
+        await bench.store.write(prune_runs, bench.store.now(), 100)
         assert await self._all(bench) == []
-        assert await bench.store.message_content(said.id, 0) is None
+        assert await bench.store.read(read_message_file, said.id, 0) is None
 
     async def test_so_many_bytes_leave_at_once_that_nobody_waits_long(self, bench: Bench) -> None:
         task = await self._task(bench)
@@ -139,5 +150,5 @@ class MessageFilesContract:
             assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
         bench.clock.advance(timedelta(days=1))
         for left in (1, 0):
-            await bench.store.prune(bench.store.now(), 100)
+            await bench.store.write(prune_runs, bench.store.now(), 100)
             assert len(await self._all(bench)) == left

@@ -14,6 +14,14 @@ from rota.model.runs import Lease
 from rota.model.tasks import OnLost, Retry
 from rota.rules.notifications import MIN_PRIORITIES
 from rota.rules.permissions import LOCAL
+from rota.store.notifications import (
+    drop_notification_target,
+    list_notification_targets,
+    set_notification_target,
+)
+from rota.store.outbox import claim_deliveries, record_delivery
+from rota.store.plans import promote_delayed
+from rota.store.views import list_deliveries, list_events, list_questions, list_run_events
 from tests.tools.store_bench import MINUTE, Bench, failed
 
 ASKED = WaitingForAnswer(question="deploy?", context="build 7", options=("yes", "no"))
@@ -24,32 +32,39 @@ class PreferenceContract:
 
     async def test_a_preference_is_set_listed_and_removed(self, bench: Bench) -> None:
         space = await bench.space()
-        await bench.store.set_preference(space.id, "log", "ops", 10, usual=True)
-        (found,) = await bench.store.list_preferences(space.id)
+        await bench.store.write(set_notification_target, space.id, "log", "ops", 10, usual=True)
+        (found,) = await bench.store.read(list_notification_targets, space.id)
         assert (found.to, found.least, found.usual, found.space) == ("log:ops", 10, True, "main")
-        assert await bench.store.drop_preference(space.id, "log", "ops")
-        assert not await bench.store.drop_preference(space.id, "log", "ops")
-        assert await bench.store.list_preferences(None) == []
+        assert await bench.store.write(drop_notification_target, space.id, "log", "ops")
+        assert not await bench.store.write(drop_notification_target, space.id, "log", "ops")
+        assert await bench.store.read(list_notification_targets, None) == []
 
     async def test_the_same_place_is_replaced_and_as_old_as_its_last_change(
         self, bench: Bench
     ) -> None:
         space = await bench.space()
-        await bench.store.set_preference(space.id, "log", "", 0, usual=False)
+        await bench.store.write(set_notification_target, space.id, "log", "", 0, usual=False)
         first = bench.clock.now()
         bench.clock.advance(MINUTE)
-        await bench.store.set_preference(space.id, "log", "", 0, usual=False)
-        assert [p.updated_at for p in await bench.store.list_preferences(space.id)] == [first]
-        await bench.store.set_preference(space.id, "log", "", 100, usual=False)
-        assert [p.least for p in await bench.store.list_preferences(space.id)] == [100]
+        await bench.store.write(set_notification_target, space.id, "log", "", 0, usual=False)
+        assert [
+            p.updated_at for p in await bench.store.read(list_notification_targets, space.id)
+        ] == [first]
+        await bench.store.write(set_notification_target, space.id, "log", "", 100, usual=False)
+        assert [p.least for p in await bench.store.read(list_notification_targets, space.id)] == [
+            100
+        ]
 
     async def test_a_space_has_one_usual_place_whoever_sets_it_at_once(self, bench: Bench) -> None:
         space, other = await bench.space(), await bench.space("other")
-        await bench.store.set_preference(other.id, "log", "", 0, usual=True)
+        await bench.store.write(set_notification_target, other.id, "log", "", 0, usual=True)
         await asyncio.gather(
-            *(bench.store.set_preference(space.id, "log", str(n), 0, usual=True) for n in range(4))
+            *(
+                bench.store.write(set_notification_target, space.id, "log", str(n), 0, usual=True)
+                for n in range(4)
+            )
         )
-        found = await bench.store.list_preferences(None)
+        found = await bench.store.read(list_notification_targets, None)
         assert sorted(p.space for p in found if p.usual) == ["main", "other"]
 
 
@@ -68,13 +83,13 @@ class NoticeContract:
     ) -> None:
         channel, _, target = to.partition(":")
         space = await bench.space()
-        await bench.store.set_preference(
-            space.id, channel, target, MIN_PRIORITIES[level], usual=False
+        await bench.store.write(
+            set_notification_target, space.id, channel, target, MIN_PRIORITIES[level], usual=False
         )
 
     async def _told(self, bench: Bench, run_id: int | None = None) -> list[Delivery]:
         assert (await verify(bench.store)).violations == ()
-        return list(reversed(await bench.store.list_deliveries(run_id, 50)))
+        return list(reversed(await bench.store.read(list_deliveries, run_id, 50)))
 
     async def test_a_run_that_failed_for_good_is_told_once(self, bench: Bench) -> None:
         await self._prefer(bench, "log:ops")
@@ -95,7 +110,7 @@ class NoticeContract:
         assert await bench.end(lease, failed())
         assert await self._told(bench) == []
         bench.clock.advance(timedelta(hours=2))
-        await bench.store.promote(10)
+        await bench.store.write(promote_delayed, 10)
         assert await bench.end(await bench.claim_one(), Succeeded())
         await bench.queue(await bench.task(retry=Retry(attempts=2)))
         assert await bench.end(await bench.claim_one(), Cancelled(reason="enough"))
@@ -110,13 +125,18 @@ class NoticeContract:
         lease = await self._lease(bench, priority=MIN_PRIORITIES[NotificationLevel.HIGH])
         assert await bench.end(lease, failed(retryable=False))
         assert [d.target for d in await self._told(bench)] == ["all", "ops"]
-        events = await bench.store.run_events(lease.run_id)
+        events = await bench.store.read(list_run_events, lease.run_id)
         assert events[-1].data == {"to": ["log:all", "log:ops"], "below": ["log:loud"]}
 
     async def test_another_space_is_told_nothing(self, bench: Bench) -> None:
         other = await bench.space("other")
-        await bench.store.set_preference(
-            other.id, "log", "", MIN_PRIORITIES[NotificationLevel.NORMAL], usual=False
+        await bench.store.write(
+            set_notification_target,
+            other.id,
+            "log",
+            "",
+            MIN_PRIORITIES[NotificationLevel.NORMAL],
+            usual=False,
         )
         assert await bench.end(await self._lease(bench), failed(retryable=False))
         assert await self._told(bench) == []
@@ -139,7 +159,7 @@ class NoticeContract:
         failure, disabled = await self._told(bench)
         assert failure.body.startswith(f"job: run {lease.run_id} failed")
         assert "the task was disabled, it has failed 1 times in a row" in disabled.body
-        events = await bench.store.list_events(0, 100)
+        events = await bench.store.read(list_events, 0, 100)
         (told,) = [event for event in events if event.name == "task.disabled"]
         assert (told.data["to"], told.data["below"]) == (["log:ops"], ["log:loud"])
 
@@ -175,13 +195,13 @@ class NoticeContract:
         action = '{"action": "rm"}'
         asked = WaitingForAnswer(question="may I?", action=action, options=("approve", "deny"))
         assert await bench.end(lease, asked)
-        (question,) = await bench.store.list_questions([lease.run_id])
+        (question,) = await bench.store.read(list_questions, [lease.run_id])
         (told,) = await self._told(bench)
         assert action in told.body.splitlines()
         assert f"rota answer {lease.run_id} approve --hash {question.digest}" in told.body
 
     async def _answer(self, bench: Bench, lease: Lease) -> None:
-        (question, *_) = await bench.store.list_questions([lease.run_id])
+        (question, *_) = await bench.store.read(list_questions, [lease.run_id])
         await answer_question(bench.store, LOCAL, question.id, "yes")
 
     async def test_what_was_not_sent_is_withdrawn_with_the_answer(self, bench: Bench) -> None:
@@ -189,16 +209,16 @@ class NoticeContract:
         await self._answer(bench, lease)
         (told,) = await self._told(bench)
         assert (told.state, told.tries) == (DeliveryState.WITHDRAWN, 0)
-        assert await bench.store.take_deliveries("w1", 10) == []
+        assert await bench.store.write(claim_deliveries, "w1", 10) == []
         assert "delivery.withdrawn" in await bench.events(lease.run_id)
 
     async def test_what_a_channel_refused_is_not_sent_after_the_answer(self, bench: Bench) -> None:
         lease = await self._waiting(bench, deliver_to="log:")
-        (taken,) = await bench.store.take_deliveries("w1", 10)
+        (taken,) = await bench.store.write(claim_deliveries, "w1", 10)
         await self._answer(bench, lease)
         now = bench.store.now()
-        assert await bench.store.mark_delivery(taken, DeliveryState.PENDING, "busy", now)
-        assert await bench.store.take_deliveries("w1", 10) == []
+        assert await bench.store.write(record_delivery, taken, DeliveryState.PENDING, "busy", now)
+        assert await bench.store.write(claim_deliveries, "w1", 10) == []
         (told,) = await self._told(bench)
         assert told.state is DeliveryState.WITHDRAWN
 
@@ -210,7 +230,7 @@ class NoticeContract:
         assert await bench.end(again, ASKED)
         states = [d.state for d in await self._told(bench)]
         assert states == [DeliveryState.WITHDRAWN, DeliveryState.PENDING]
-        assert len(await bench.store.take_deliveries("w1", 10)) == 1
+        assert len(await bench.store.write(claim_deliveries, "w1", 10)) == 1
 
     async def test_an_expired_question_is_withdrawn_and_its_expiry_told(self, bench: Bench) -> None:
         await self._prefer(bench, "log:ops")

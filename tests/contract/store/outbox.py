@@ -11,6 +11,16 @@ from rota.model.ids import RunId
 from rota.model.notifications import Delivery, DeliveryState
 from rota.model.views import DeadDeliveriesView
 from rota.rules.settlement import SettlementContext, settle
+from rota.store import settlement as store_settlement
+from rota.store.outbox import (
+    claim_deliveries,
+    list_held_deliveries,
+    list_orphaned_deliveries,
+    next_delivery,
+    record_delivery,
+)
+from rota.store.views import dead_deliveries, list_deliveries
+from rota.store.workers import fence_workers
 from tests.tools.store_bench import MINUTE, Bench
 
 
@@ -28,11 +38,11 @@ class OutboxContract:
         )
         report = AttemptReport(outcome=Succeeded(), messages=messages)
         context = SettlementContext(policy=task.policy, now=bench.store.now())
-        await bench.store.settle([settle(running(lease), report, context)])
+        await bench.store.write(store_settlement.settle, [settle(running(lease), report, context)])
         return lease.run_id
 
     async def _take(self, bench: Bench, worker: str = "w1", most: int = 10) -> list[Delivery]:
-        return await bench.store.take_deliveries(worker, most)
+        return await bench.store.write(claim_deliveries, worker, most)
 
     async def test_messages_are_taken_once_in_order(self, bench: Bench) -> None:
         await self._send(bench, 3)
@@ -51,25 +61,27 @@ class OutboxContract:
     async def test_what_died_lately_is_counted_with_the_last_of_it(self, bench: Bench) -> None:
         store = bench.store
         run_id = await self._send(bench, 3)
-        assert await store.dead_deliveries(None, 0) is None
+        assert await store.read(dead_deliveries, None, 0) is None
         since = store.now()
         for number, delivery in enumerate(await self._take(bench)):
             bench.clock.advance(MINUTE)
             state = DeliveryState.UNKNOWN if number == 2 else DeliveryState.DEAD
-            await store.mark_delivery(delivery, state, f"why {number}", store.now())
-        found = await store.dead_deliveries(None, since)
+            await store.write(record_delivery, delivery, state, f"why {number}", store.now())
+        found = await store.read(dead_deliveries, None, since)
         assert found == DeadDeliveriesView(2, RunId(run_id), "chat:ann", "why 1")
         (main, other) = (await bench.space("main"), await bench.space("other"))
-        assert await store.dead_deliveries(main.id, since) == found
-        assert await store.dead_deliveries(other.id, since) is None
-        assert await store.dead_deliveries(None, store.now()) is None
+        assert await store.read(dead_deliveries, main.id, since) == found
+        assert await store.read(dead_deliveries, other.id, since) is None
+        assert await store.read(dead_deliveries, None, store.now()) is None
 
     async def test_sent_unknown_and_dead_are_recorded_with_an_event(self, bench: Bench) -> None:
         run_id = await self._send(bench, 3)
         states = (DeliveryState.SENT, DeliveryState.UNKNOWN, DeliveryState.DEAD)
         for delivery, state in zip(await self._take(bench), states, strict=True):
-            assert await bench.store.mark_delivery(delivery, state, "why", bench.store.now())
-        found = list(reversed(await bench.store.list_deliveries(run_id, 10)))
+            assert await bench.store.write(
+                record_delivery, delivery, state, "why", bench.store.now()
+            )
+        found = list(reversed(await bench.store.read(list_deliveries, run_id, 10)))
         assert [d.state for d in found] == list(states)
         assert [d.error for d in found] == ["why"] * 3
         assert [d.sent_at for d in found] == [bench.clock.now(), None, None]
@@ -84,34 +96,36 @@ class OutboxContract:
         await self._send(bench)
         (old,) = await self._take(bench)
         again = bench.store.now()
-        assert await bench.store.mark_delivery(old, DeliveryState.PENDING, "no", again)
+        assert await bench.store.write(record_delivery, old, DeliveryState.PENDING, "no", again)
         (new,) = await self._take(bench, "w2")
         assert (new.id, new.tries) == (old.id, 2)
-        assert not await bench.store.mark_delivery(old, DeliveryState.DEAD, "x", again)
-        assert await bench.store.mark_delivery(new, DeliveryState.SENT, None, again)
-        assert not await bench.store.mark_delivery(new, DeliveryState.DEAD, "x", again)
-        (found,) = await bench.store.list_deliveries(None, 10)
+        assert not await bench.store.write(record_delivery, old, DeliveryState.DEAD, "x", again)
+        assert await bench.store.write(record_delivery, new, DeliveryState.SENT, None, again)
+        assert not await bench.store.write(record_delivery, new, DeliveryState.DEAD, "x", again)
+        (found,) = await bench.store.read(list_deliveries, None, 10)
         assert found.state is DeliveryState.SENT
 
     async def test_a_refused_message_comes_back_at_its_time(self, bench: Bench) -> None:
         await self._send(bench)
         (delivery,) = await self._take(bench)
         later = bench.store.now() + 60_000_000
-        await bench.store.mark_delivery(delivery, DeliveryState.PENDING, "busy", later)
+        await bench.store.write(record_delivery, delivery, DeliveryState.PENDING, "busy", later)
         assert await self._take(bench) == []
-        assert await bench.store.next_delivery() == later
+        assert await bench.store.read(next_delivery) == later
         bench.clock.advance(MINUTE)
         (again,) = await self._take(bench)
         assert (again.tries, again.dedupe_key) == (2, delivery.dedupe_key)
-        assert await bench.store.next_delivery() is None
+        assert await bench.store.read(next_delivery) is None
 
     async def test_what_a_postman_holds_can_be_asked_for(self, bench: Bench) -> None:
         await self._send(bench, 3)
         mine = await self._take(bench, "w1", 2)
         await self._take(bench, "w2", 1)
-        assert await bench.store.held_deliveries("w1", 10) == mine
-        await bench.store.mark_delivery(mine[0], DeliveryState.SENT, None, bench.store.now())
-        assert await bench.store.held_deliveries("w1", 10) == mine[1:]
+        assert await bench.store.read(list_held_deliveries, "w1", 10) == mine
+        await bench.store.write(
+            record_delivery, mine[0], DeliveryState.SENT, None, bench.store.now()
+        )
+        assert await bench.store.read(list_held_deliveries, "w1", 10) == mine[1:]
 
     async def test_messages_of_a_vanished_postman_are_orphans(self, bench: Bench) -> None:
         await self._send(bench, 2)
@@ -119,12 +133,14 @@ class OutboxContract:
         await bench.worker("alive", timedelta(hours=1))
         (orphan,) = await self._take(bench, "dying", 1)
         await self._take(bench, "alive", 1)
-        assert await bench.store.orphaned_deliveries(10) == []
+        assert await bench.store.read(list_orphaned_deliveries, 10) == []
         bench.clock.advance(MINUTE)
-        await bench.store.fence()
-        assert [d.id for d in await bench.store.orphaned_deliveries(10)] == [orphan.id]
-        await bench.store.mark_delivery(orphan, DeliveryState.UNKNOWN, "gone", bench.store.now())
-        assert await bench.store.orphaned_deliveries(10) == []
+        await bench.store.write(fence_workers)
+        assert [d.id for d in await bench.store.read(list_orphaned_deliveries, 10)] == [orphan.id]
+        await bench.store.write(
+            record_delivery, orphan, DeliveryState.UNKNOWN, "gone", bench.store.now()
+        )
+        assert await bench.store.read(list_orphaned_deliveries, 10) == []
 
     async def test_a_message_nobody_spoke_for_is_an_orphan_after_a_while(
         self, bench: Bench
@@ -133,6 +149,6 @@ class OutboxContract:
         await bench.worker("alive", timedelta(hours=1))
         (taken,) = await self._take(bench, "alive")
         bench.clock.advance(MINUTE)
-        assert await bench.store.orphaned_deliveries(10) == []
+        assert await bench.store.read(list_orphaned_deliveries, 10) == []
         bench.clock.advance(MINUTE)
-        assert [d.id for d in await bench.store.orphaned_deliveries(10)] == [taken.id]
+        assert [d.id for d in await bench.store.read(list_orphaned_deliveries, 10)] == [taken.id]

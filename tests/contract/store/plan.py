@@ -15,6 +15,12 @@ from rota.model.schedules import DueSchedule, LedgerEntry, LedgerReason, Schedul
 from rota.model.tasks import Overlap, Policy
 from rota.rules.permissions import LOCAL
 from rota.rules.queue import new_run
+from rota.store import settlement as store_settlement
+from rota.store.plans import apply_plans, list_due_schedules, next_due
+from rota.store.settlement import delete_task
+from rota.store.tasks import drop_schedule, enable_task, get_tasks, list_schedules
+from rota.store.views import count_runs, list_events, list_ledger_rows, list_slot_runs
+from rota.store.workers import get_open_runs, renew_worker
 from tests.tools.store_bench import MINUTE, Bench
 
 FAR = 1 << 60
@@ -57,7 +63,7 @@ async def due_schedule(bench: Bench, **policy: Any) -> DueSchedule:
     task = await bench.task(**policy)
     await bench.schedule(task, bench.every(MINUTE))
     bench.clock.advance(MINUTE)
-    (due,) = await bench.store.due_schedules(10)
+    (due,) = await bench.store.read(list_due_schedules, 10)
     return due
 
 
@@ -69,9 +75,9 @@ class PlanContract:
         begun = bench.store.now()
         stored = await bench.schedule(task, bench.every(MINUTE))
         bench.clock.advance(seconds=59)
-        assert await bench.store.due_schedules(10) == []
+        assert await bench.store.read(list_due_schedules, 10) == []
         bench.clock.advance(seconds=1)
-        (due,) = await bench.store.due_schedules(10)
+        (due,) = await bench.store.read(list_due_schedules, 10)
         assert (due.id, due.task_id, due.space_id) == (stored.id, task.id, task.space_id)
         assert (due.cursor, due.next_at) == (begun, begun + 60_000_000)
         assert (due.generation, due.route, due.rule) == (1, task.route, stored.rule)
@@ -84,25 +90,25 @@ class PlanContract:
             rule = bench.every(timedelta(minutes=minutes))
             await bench.schedule(task, rule, name=f"every{minutes}")
         bench.clock.advance(minutes=5)
-        found = await bench.store.due_schedules(2)
+        found = await bench.store.read(list_due_schedules, 2)
         assert [due.stagger for due in found] == ["main/job/every1", "main/job/every2"]
 
     async def test_the_next_slot_is_what_planning_waits_for(self, bench: Bench) -> None:
         task = await bench.task()
         await bench.schedule(task, bench.every("1h"), name="slow")
         await bench.schedule(task, bench.every("10m"), name="quick")
-        assert await bench.store.next_due() == bench.store.now() + 600_000_000
+        assert await bench.store.read(next_due) == bench.store.now() + 600_000_000
 
     async def test_a_plan_makes_the_run_and_moves_the_cursor(self, bench: Bench) -> None:
         due = await due_schedule(bench)
         plan = plan_of(due, runs=(run_of(due, "g1:1", due.next_at),))
-        assert await bench.store.apply_plans([plan]) == [True]
-        assert await bench.store.due_schedules(10) == []
+        assert await bench.store.write(apply_plans, [plan]) == [True]
+        assert await bench.store.read(list_due_schedules, 10) == []
         (lease,) = await bench.claim()
         assert (lease.slot_key, lease.slot_micros) == ("g1:1", due.next_at)
         run = await bench.run(lease.run_id)
         assert (run.source, run.schedule_id) == (RunSource.SLOT, due.id)
-        (stored,) = await bench.store.list_schedules([due.task_id])
+        (stored,) = await bench.store.read(list_schedules, [due.task_id])
         assert to_micros(stored.cursor) == plan.cursor
         assert stored.next_at is not None
         assert to_micros(stored.next_at) == plan.next_at
@@ -110,65 +116,67 @@ class PlanContract:
     async def test_a_plan_applies_once(self, bench: Bench) -> None:
         due = await due_schedule(bench)
         plan = plan_of(due, runs=(run_of(due, "g1:1", due.next_at),))
-        assert await bench.store.apply_plans([plan]) == [True]
-        assert await bench.store.apply_plans([plan]) == [False]
-        assert await bench.store.count_runs(due.task_id) == {"queued": 1}
+        assert await bench.store.write(apply_plans, [plan]) == [True]
+        assert await bench.store.write(apply_plans, [plan]) == [False]
+        assert await bench.store.read(count_runs, due.task_id) == {"queued": 1}
 
     async def test_two_planners_at_once_make_one_run(self, bench: Bench) -> None:
         due = await due_schedule(bench)
         plan = plan_of(due, runs=(run_of(due, "g1:1", due.next_at),))
-        verdicts = await asyncio.gather(*(bench.store.apply_plans([plan]) for _ in range(5)))
+        verdicts = await asyncio.gather(*(bench.store.write(apply_plans, [plan]) for _ in range(5)))
         assert sorted(v for (v,) in verdicts) == [False] * 4 + [True]
-        assert await bench.store.count_runs(due.task_id) == {"queued": 1}
+        assert await bench.store.read(count_runs, due.task_id) == {"queued": 1}
 
     async def test_a_plan_for_another_version_changes_nothing(self, bench: Bench) -> None:
         due = await due_schedule(bench)
         stale = replace(
             plan_of(due, runs=(run_of(due, "x", due.next_at),)), version=due.version + 1
         )
-        assert await bench.store.apply_plans([stale]) == [False]
-        assert await bench.store.count_runs(due.task_id) == {}
-        assert len(await bench.store.due_schedules(10)) == 1
+        assert await bench.store.write(apply_plans, [stale]) == [False]
+        assert await bench.store.read(count_runs, due.task_id) == {}
+        assert len(await bench.store.read(list_due_schedules, 10)) == 1
 
     async def test_a_plan_made_before_a_change_does_not_apply(self, bench: Bench) -> None:
-        (task,) = await bench.store.get_tasks([(await due_schedule(bench)).task_id])
+        (task,) = await bench.store.read(get_tasks, [(await due_schedule(bench)).task_id])
         soon = bench.store.now() + 1
         for change in (
             bench.task(task.name, priority=7),
             bench.schedule(task, bench.every(MINUTE)),
-            bench.store.disable_task(task, "off", None, []),
-            bench.store.disable_task(task, "paused", soon, []),
-            bench.store.enable_task(task),
+            bench.store.write(store_settlement.disable_task, task, "off", None, []),
+            bench.store.write(store_settlement.disable_task, task, "paused", soon, []),
+            bench.store.write(enable_task, task),
         ):
             bench.clock.advance(MINUTE)
-            (due,) = await bench.store.due_schedules(10)
+            (due,) = await bench.store.read(list_due_schedules, 10)
             await change
             plan = plan_of(due, runs=(run_of(due, "x", due.next_at),))
-            assert await bench.store.apply_plans([plan]) == [False]
-        assert await bench.store.count_runs(task.id) == {}
+            assert await bench.store.write(apply_plans, [plan]) == [False]
+        assert await bench.store.read(count_runs, task.id) == {}
 
     async def test_a_task_is_not_disabled_over_a_slot_that_was_just_planned(
         self, bench: Bench
     ) -> None:
         due = await due_schedule(bench)
-        (task,) = await bench.store.get_tasks([due.task_id])
-        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "x", due.next_at),))])
-        assert not await bench.store.disable_task(task, "x", None, [])
-        assert not await bench.store.delete_task(task, [], [])
+        (task,) = await bench.store.read(get_tasks, [due.task_id])
+        await bench.store.write(apply_plans, [plan_of(due, runs=(run_of(due, "x", due.next_at),))])
+        assert not await bench.store.write(store_settlement.disable_task, task, "x", None, [])
+        assert not await bench.store.write(delete_task, task, [], [])
         assert (await bench.task_of(task)).enabled
         await disable_task(bench.store, LOCAL, task.name)
-        assert await bench.store.count_runs(task.id) == {"cancelled": 1}
+        assert await bench.store.read(count_runs, task.id) == {"cancelled": 1}
 
     async def test_a_slot_is_unique_even_if_it_is_planned_again(self, bench: Bench) -> None:
         due = await due_schedule(bench)
-        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "same", due.next_at),))])
+        await bench.store.write(
+            apply_plans, [plan_of(due, runs=(run_of(due, "same", due.next_at),))]
+        )
         bench.clock.advance(minutes=2)
-        (due,) = await bench.store.due_schedules(10)
+        (due,) = await bench.store.read(list_due_schedules, 10)
         plan = plan_of(
             due, runs=(run_of(due, "same", due.next_at), run_of(due, "new", due.next_at))
         )
-        assert await bench.store.apply_plans([plan]) == [True]
-        keys = [run.slot_key for run in await bench.store.slot_runs(due.task_id, 0, FAR)]
+        assert await bench.store.write(apply_plans, [plan]) == [True]
+        keys = [run.slot_key for run in await bench.store.read(list_slot_runs, due.task_id, 0, FAR)]
         assert sorted(str(key) for key in keys) == ["new", "same"]
 
     async def test_some_of_several_plans_apply(self, bench: Bench) -> None:
@@ -176,18 +184,18 @@ class PlanContract:
         task = await bench.task("other")
         await bench.schedule(task, bench.every(MINUTE))
         bench.clock.advance(MINUTE)
-        dues = await bench.store.due_schedules(10)
+        dues = await bench.store.read(list_due_schedules, 10)
         plans = [plan_of(d) for d in dues]
         stale = replace(plans[0], was=due.cursor - 1)
-        assert await bench.store.apply_plans([stale, plans[1]]) == [False, True]
+        assert await bench.store.write(apply_plans, [stale, plans[1]]) == [False, True]
 
     async def test_a_dropped_or_deleted_schedule_is_not_planned(self, bench: Bench) -> None:
         due = await due_schedule(bench)
-        (stored,) = await bench.store.list_schedules([due.task_id])
-        await bench.store.drop_schedule(stored)
-        assert await bench.store.apply_plans([plan_of(due)]) == [False]
-        assert await bench.store.due_schedules(10) == []
-        assert await bench.store.next_due() is None
+        (stored,) = await bench.store.read(list_schedules, [due.task_id])
+        await bench.store.write(drop_schedule, stored)
+        assert await bench.store.write(apply_plans, [plan_of(due)]) == [False]
+        assert await bench.store.read(list_due_schedules, 10) == []
+        assert await bench.store.read(next_due) is None
 
     async def test_a_schedule_can_end_or_be_set_aside(self, bench: Bench) -> None:
         for state, event in (
@@ -195,25 +203,27 @@ class PlanContract:
             (ScheduleState.QUARANTINED, "schedule.quarantined"),
         ):
             due = await due_schedule(bench)
-            await bench.store.apply_plans([plan_of(due, next_at=None, state=state, note="why")])
-            (stored,) = await bench.store.list_schedules([due.task_id])
+            await bench.store.write(
+                apply_plans, [plan_of(due, next_at=None, state=state, note="why")]
+            )
+            (stored,) = await bench.store.read(list_schedules, [due.task_id])
             assert (stored.state, stored.note, stored.next_at) == (state, "why", None)
-            assert await bench.store.due_schedules(10) == []
-            last = (await bench.store.list_events(0, 1_000))[-1]
+            assert await bench.store.read(list_due_schedules, 10) == []
+            last = (await bench.store.read(list_events, 0, 1_000))[-1]
             assert (last.name.value, last.task_id) == (event, due.task_id)
-            await bench.store.drop_schedule(stored)
+            await bench.store.write(drop_schedule, stored)
 
     async def test_active_runs_of_the_tasks_lane_come_with_it(self, bench: Bench) -> None:
         task = await bench.task()
         await bench.schedule(task, bench.every(MINUTE))
         bench.clock.advance(MINUTE)
-        (due,) = await bench.store.due_schedules(10)
-        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "a", due.next_at),))])
+        (due,) = await bench.store.read(list_due_schedules, 10)
+        await bench.store.write(apply_plans, [plan_of(due, runs=(run_of(due, "a", due.next_at),))])
         waiting = await bench.claim_one()
         await bench.ask(waiting)
         bench.clock.advance(MINUTE)
-        (due,) = await bench.store.due_schedules(10)
-        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "b", due.next_at),))])
+        (due,) = await bench.store.read(list_due_schedules, 10)
+        await bench.store.write(apply_plans, [plan_of(due, runs=(run_of(due, "b", due.next_at),))])
         running = await bench.claim_one()
         lane = f"task:{task.id}"
         (asked_for,) = await bench.queue(task, lane=lane)
@@ -228,7 +238,7 @@ class PlanContract:
             )[0]
         ]
         bench.clock.advance(MINUTE)
-        (due,) = await bench.store.due_schedules(10)
+        (due,) = await bench.store.read(list_due_schedules, 10)
         found = {run.run_id: (RunState(run.state), run.planned) for run in due.active}
         assert found == {
             waiting.run_id: (RunState.WAITING, True),
@@ -247,7 +257,7 @@ class PlanContract:
         (before,) = await bench.queue(task, lane=f"task:{task.id}")
         await bench.queue(other, lane="printer")
         bench.clock.advance(MINUTE)
-        (due,) = await bench.store.due_schedules(10)
+        (due,) = await bench.store.read(list_due_schedules, 10)
         assert {run.run_id for run in due.active} == {mine, before}
 
     async def test_a_plan_can_cancel_and_stop_runs(self, bench: Bench) -> None:
@@ -256,35 +266,35 @@ class PlanContract:
         await bench.worker("w1")
         running, queued = await bench.queue(task, 2, lane="L")
         await bench.claim()
-        (facts,) = await bench.store.open_runs([queued])
+        (facts,) = await bench.store.read(get_open_runs, [queued])
         cancel = await bench.decide(facts, Cancelled(reason="newer"))
         plan = plan_of(due, cancels=(cancel,), cancel_running=(running,))
-        assert await bench.store.apply_plans([plan]) == [True]
+        assert await bench.store.write(apply_plans, [plan]) == [True]
         assert await bench.state(queued) is RunState.CANCELLED
         assert (await bench.run(running)).cancel_requested_at is not None
-        assert (await bench.store.renew("w1", FAR)).cancels == (running,)
+        assert (await bench.store.write(renew_worker, "w1", FAR)).cancels == (running,)
 
     async def test_a_plan_that_no_longer_fits_cancels_nothing(self, bench: Bench) -> None:
         due = await due_schedule(bench)
         (queued,) = await bench.queue(await bench.task())
-        (facts,) = await bench.store.open_runs([queued])
+        (facts,) = await bench.store.read(get_open_runs, [queued])
         cancel = await bench.decide(facts, Cancelled(reason="newer"))
         stale = replace(plan_of(due, cancels=(cancel,)), was=due.cursor + 1)
-        assert await bench.store.apply_plans([stale]) == [False]
+        assert await bench.store.write(apply_plans, [stale]) == [False]
         assert await bench.state(queued) is RunState.QUEUED
 
     async def test_a_tasks_switches_come_with_the_due_schedule(self, bench: Bench) -> None:
         due = await due_schedule(bench, priority=3)
         assert due.policy == Policy(priority=3)
-        task = (await bench.store.get_tasks([due.task_id]))[0]
+        task = (await bench.store.read(get_tasks, [due.task_id]))[0]
         until = bench.store.now() + 60_000_000
-        await bench.store.disable_task(task, "break", until, [])
-        assert (await bench.store.due_schedules(1))[0].paused_until == until
-        await bench.store.disable_task(task, "off", None, [])
-        assert not (await bench.store.due_schedules(1))[0].enabled
+        await bench.store.write(store_settlement.disable_task, task, "break", until, [])
+        assert (await bench.store.read(list_due_schedules, 1))[0].paused_until == until
+        await bench.store.write(store_settlement.disable_task, task, "off", None, [])
+        assert not (await bench.store.read(list_due_schedules, 1))[0].enabled
         bench.clock.advance(seconds=5)
-        await bench.store.enable_task(task)
-        (due,) = await bench.store.due_schedules(1)
+        await bench.store.write(enable_task, task)
+        (due,) = await bench.store.read(list_due_schedules, 1)
         assert (due.enabled, due.paused_until) == (True, None)
         assert due.enabled_since == bench.store.now()
 
@@ -301,22 +311,22 @@ class LedgerContract:
         origin = bench.store.now()
         for ledger in ledgers:
             bench.clock.advance(hours=1)
-            (due,) = await bench.store.due_schedules(1)
+            (due,) = await bench.store.read(list_due_schedules, 1)
             base = replace(due, cursor=origin)
             entries = tuple(_entry(base, *item) for item in ledger)
             cursor = entries[-1].last_at
             plan = replace(plan_of(due, ledger=entries), cursor=cursor, next_at=cursor + 60_000_000)
-            assert await bench.store.apply_plans([plan]) == [True]
+            assert await bench.store.write(apply_plans, [plan]) == [True]
         return task.id
 
     async def _rows(self, bench: Bench, task_id: int) -> list[tuple[str, str, str, int]]:
-        rows = await bench.store.ledger_rows(task_id, 0, FAR)
+        rows = await bench.store.read(list_ledger_rows, task_id, 0, FAR)
         return [(r.reason.value, r.first_key, r.last_key, r.count) for r in rows]
 
     async def test_an_entry_becomes_a_row(self, bench: Bench) -> None:
         begun = bench.clock.now()
         task_id = await self._plans(bench, ((1, 5, LedgerReason.DISABLED),))
-        (row,) = await bench.store.ledger_rows(task_id, 0, FAR)
+        (row,) = await bench.store.read(list_ledger_rows, task_id, 0, FAR)
         assert (row.reason, row.schedule) == (LedgerReason.DISABLED, "default")
         assert (row.first_key, row.last_key, row.count) == ("k1", "k5", 5)
         assert (row.first_at, row.last_at) == (begun + MINUTE, begun + 5 * MINUTE)
@@ -341,13 +351,13 @@ class LedgerContract:
         await bench.schedule(task, bench.every(MINUTE))
         for number in (1, 2, 3):
             bench.clock.advance(MINUTE)
-            (due,) = await bench.store.due_schedules(1)
+            (due,) = await bench.store.read(list_due_schedules, 1)
             if number == 2:
                 plan = plan_of(due, runs=(run_of(due, "ran", due.next_at),))
             else:
                 plan = plan_of(due, ledger=(_entry(due, 1, 1, LedgerReason.OVERLAP),))
-            await bench.store.apply_plans([plan])
-        assert len(await bench.store.ledger_rows(task.id, 0, FAR)) == 2
+            await bench.store.write(apply_plans, [plan])
+        assert len(await bench.store.read(list_ledger_rows, task.id, 0, FAR)) == 2
 
     async def test_a_slot_that_ran_first_in_the_same_plan_does_too(self, bench: Bench) -> None:
         task = await bench.task(overlap=Overlap.SKIP)
@@ -368,7 +378,7 @@ class LedgerContract:
 
         async def reasons(start: int, end: int) -> list[str]:
             at = [origin + minute * 60_000_000 for minute in (start, end)]
-            return [r.reason.value for r in await bench.store.ledger_rows(task_id, *at)]
+            return [r.reason.value for r in await bench.store.read(list_ledger_rows, task_id, *at)]
 
         assert await reasons(5, 6) == ["disabled"]
         assert await reasons(10, 11) == ["disabled", "too_late"]

@@ -8,6 +8,10 @@ from datetime import timedelta
 
 from rota.model.runs import AttemptCause, QueueState, RunState
 from rota.model.tasks import Pool
+from rota.store.claims import claim_runs
+from rota.store.plans import next_due, promote_delayed
+from rota.store.queue import rebuild_queue_heads
+from rota.store.views import count_ahead, view_queue
 from tests.tools.store_bench import Bench
 
 
@@ -53,7 +57,7 @@ class QueueContract:
         first, second = await bench.queue(task, 2)
         await bench.queue(other, 3)
         (before_both,) = await bench.queue(urgent)
-        ahead = [await bench.store.count_ahead(run) for run in (first, second, before_both)]
+        ahead = [await bench.store.read(count_ahead, run) for run in (first, second, before_both)]
         assert ahead == [1, 2, 0]
 
     async def test_an_empty_batch_queues_nothing(self, bench: Bench) -> None:
@@ -132,14 +136,14 @@ class LaterContract:
         (run_id,) = await bench.queue(await bench.task(), at=at)
         assert (await bench.run(run_id)).place is QueueState.LATER
         bench.clock.advance(minutes=4)
-        assert await bench.store.promote(100) == 0
+        assert await bench.store.write(promote_delayed, 100) == 0
         assert await bench.claim() == []
 
     async def test_a_later_run_is_promoted_when_its_time_has_come(self, bench: Bench) -> None:
         at = bench.clock.now() + timedelta(minutes=5)
         (run_id,) = await bench.queue(await bench.task(), at=at)
         bench.clock.set(at)
-        assert await bench.store.promote(100) == 1
+        assert await bench.store.write(promote_delayed, 100) == 1
         assert (await bench.run(run_id)).place is QueueState.READY
         assert await bench.claim_ids() == [run_id]
 
@@ -149,9 +153,9 @@ class LaterContract:
         task, now = await bench.task(), bench.clock.now()
         ids = [(await bench.queue(task, at=now + timedelta(minutes=m)))[0] for m in (3, 1, 2)]
         bench.clock.advance(minutes=10)
-        assert await bench.store.promote(2) == 2
+        assert await bench.store.write(promote_delayed, 2) == 2
         assert (await bench.run(ids[0])).place is QueueState.LATER
-        assert await bench.store.promote(2) == 1
+        assert await bench.store.write(promote_delayed, 2) == 1
 
     async def test_a_time_in_the_past_means_now(self, bench: Bench) -> None:
         at = bench.clock.now() - timedelta(minutes=5)
@@ -160,12 +164,12 @@ class LaterContract:
 
     async def test_the_next_delayed_run_is_what_planning_waits_for(self, bench: Bench) -> None:
         task, now = await bench.task(), bench.clock.now()
-        assert await bench.store.next_due() is None
+        assert await bench.store.read(next_due) is None
         heard: list[str] = []
         bench.store.subscribe(heard.append)
         await bench.queue(task, at=now + timedelta(minutes=7))
         await bench.queue(task, at=now + timedelta(minutes=3))
-        due = await bench.store.next_due()
+        due = await bench.store.read(next_due)
         assert due == bench.store.now() + 3 * 60_000_000
         assert "later" in heard
 
@@ -228,7 +232,9 @@ class ClaimContract:
     async def test_only_the_pools_asked_for_are_claimed(self, bench: Bench) -> None:
         await bench.queue(await bench.task("slow"))
         (quick,) = await bench.queue(await bench.task("quick", pool=Pool.FOREGROUND))
-        claimed = await bench.store.claim("w", [Pool.FOREGROUND.value], bench.routes, 10)
+        claimed = await bench.store.write(
+            claim_runs, "w", [Pool.FOREGROUND.value], bench.routes, 10
+        )
         assert [lease.run_id for lease in claimed.leases] == [quick]
 
     async def test_inside_a_space_priority_goes_before_age(self, bench: Bench) -> None:
@@ -251,7 +257,7 @@ class ClaimContract:
         later = await bench.queue(task, at=now + timedelta(minutes=1))
         bench.clock.advance(minutes=2)
         newer = await bench.queue(task)
-        await bench.store.promote(10)
+        await bench.store.write(promote_delayed, 10)
         assert await bench.claim_ids() == [*later, *newer]
 
     async def test_spaces_take_turns(self, bench: Bench) -> None:
@@ -304,13 +310,13 @@ class ClaimContract:
         task = await bench.task()
         await bench.queue(task)
         await bench.claim(routes=["something else"])
-        assert (await bench.store.view_queue()).unserved_routes == (task.route,)
+        assert (await bench.store.read(view_queue)).unserved_routes == (task.route,)
         await bench.worker("w1")
-        assert (await bench.store.view_queue()).unserved_routes == ()
+        assert (await bench.store.read(view_queue)).unserved_routes == ()
 
     async def test_healing_a_healthy_queue_changes_nothing_claimable(self, bench: Bench) -> None:
         ids = await bench.queue(await bench.task(), 3)
-        await bench.store.heal()
-        await bench.store.heal()
+        await bench.store.write(rebuild_queue_heads)
+        await bench.store.write(rebuild_queue_heads)
         assert await bench.claim_ids() == ids
         assert await bench.claim() == []

@@ -10,6 +10,9 @@ import pytest
 from rota.errors import OverLimit
 from rota.model.spaces import LimitScope, Quota
 from rota.model.tasks import Overlap, Task
+from rota.store.attempt_requests import defer_operations
+from rota.store.tasks import drop_schedule, find_schedule
+from rota.store.workers import list_queued_runs
 from tests.tools.attempt_bench import Talk
 from tests.tools.store_bench import Bench
 
@@ -19,7 +22,7 @@ SCHEDULES = Quota.SCHEDULES.value
 
 async def count(bench: Bench, task: Task) -> int:
     """Return how many runs of a task are queued."""
-    return len(await bench.store.queued_runs_of(task.id, planned_only=False))
+    return len(await bench.store.read(list_queued_runs, task.id, planned_only=False))
 
 
 class QuotaContract:
@@ -113,12 +116,12 @@ class QuotaContract:
         lease, speaker = await talk.begin()
         await bench.limit(LimitScope.SPACE, QUEUED, cap=3)
         subtasks = [talk.subtask(speaker, f"step {n}") for n in range(3)]
-        await bench.store.defer(speaker, subtasks[:2])
+        await bench.store.write(defer_operations, speaker, subtasks[:2])
         with pytest.raises(OverLimit):
             await bench.queue(task, 2)
         await bench.queue(task)
         with pytest.raises(OverLimit):
-            await bench.store.defer(speaker, subtasks[2:])
+            await bench.store.write(defer_operations, speaker, subtasks[2:])
         await bench.end(lease)
         assert await count(bench, task) == 3
 
@@ -130,9 +133,9 @@ class QuotaContract:
         with pytest.raises(OverLimit, match="limit_space_schedules"):
             await bench.planned(of_ann, name="three", every="1h")
         await bench.planned(of_ann, name="two", every="2h")  # changed, and no more than before
-        found = await bench.store.find_schedule(of_ann.id, "one")
+        found = await bench.store.read(find_schedule, of_ann.id, "one")
         assert found is not None
-        await bench.store.drop_schedule(found)
+        await bench.store.write(drop_schedule, found)
         await bench.planned(of_ann, name="three", every="1h")
         for name in ("one", "two", "three"):
             await bench.planned(of_main, name=name, every="1h")

@@ -26,6 +26,22 @@ from rota.model.settlement import Settlement
 from rota.model.tasks import After, AfterOn, OnLost, Retry
 from rota.model.views import RunFilter
 from rota.rules.settlement import SettlementContext, settle, settle_answer
+from rota.store import settlement as store_settlement
+from rota.store.plans import promote_delayed
+from rota.store.settlement import request_cancel
+from rota.store.tasks import get_tasks
+from rota.store.views import (
+    count_runs,
+    list_attempts,
+    list_deliveries,
+    list_events,
+    list_questions,
+    list_run_events,
+    list_runs,
+    list_successors,
+    list_tasks,
+)
+from rota.store.workers import get_open_runs, mark_stuck
 from tests.tools.store_bench import Bench, failed
 
 RETRY = Retry(attempts=3, base=timedelta(minutes=1), jitter=0)
@@ -57,11 +73,11 @@ class SettleContract:
             lease = await bench.claim_one()
             bench.clock.advance(seconds=1)
             assert await bench.end(lease, outcome)
-            (attempt,) = await bench.store.list_attempts(lease.run_id)
+            (attempt,) = await bench.store.read(list_attempts, lease.run_id)
             assert (attempt.number, attempt.cause, attempt.worker) == (1, AttemptCause.FIRST, "w1")
             assert attempt.ended_at - attempt.started_at == timedelta(seconds=1)
             assert attempt.outcome == state.value
-            (event,) = await bench.store.run_events(lease.run_id)
+            (event,) = await bench.store.read(list_run_events, lease.run_id)
             assert (event.name, event.data["state"]) == ("run.settled", state.value)
 
     async def test_an_error_stays_with_the_run_and_its_attempt(self, bench: Bench) -> None:
@@ -69,7 +85,7 @@ class SettleContract:
         lease = await bench.claim_one()
         await bench.end(lease, failed("timeout", "too slow"))
         run = await bench.run(lease.run_id)
-        (attempt,) = await bench.store.list_attempts(lease.run_id)
+        (attempt,) = await bench.store.read(list_attempts, lease.run_id)
         assert (run.error_code, run.error, attempt.error) == ("timeout", "too slow", "too slow")
 
     async def test_a_settlement_applies_once(self, bench: Bench) -> None:
@@ -78,7 +94,7 @@ class SettleContract:
         assert await bench.end(lease)
         assert not await bench.end(lease, failed())
         assert await bench.state(lease.run_id) is RunState.SUCCEEDED
-        assert len(await bench.store.list_attempts(lease.run_id)) == 1
+        assert len(await bench.store.read(list_attempts, lease.run_id)) == 1
 
     async def test_the_same_settlement_again_stands_and_has_no_effect(self, bench: Bench) -> None:
         task = await bench.task(retry=RETRY)
@@ -98,7 +114,7 @@ class SettleContract:
         await bench.queue(await bench.task())
         lease = await bench.claim_one()
         pair = [await bench.decide(running(lease), o) for o in (Succeeded(), failed())]
-        assert await bench.store.settle(pair) == [True, False]
+        assert await bench.store.write(store_settlement.settle, pair) == [True, False]
         assert await bench.state(lease.run_id) is RunState.SUCCEEDED
 
     async def test_an_old_epoch_records_nothing_but_a_late_result(self, bench: Bench) -> None:
@@ -110,17 +126,17 @@ class SettleContract:
         assert not await bench.end(old, Succeeded(result='"stale"'))
         run = await bench.run(old.run_id)
         assert (run.state, run.holder, run.result) == (RunState.RUNNING, "w2", None)
-        late = (await bench.store.run_events(old.run_id))[-1]
+        late = (await bench.store.read(list_run_events, old.run_id))[-1]
         assert late.name == "run.late_result"
         assert (late.data["epoch"], late.data["result"]) == (old.epoch, '"stale"')
         assert await bench.end(new)
 
     async def test_a_settlement_for_another_state_changes_nothing(self, bench: Bench) -> None:
         (run_id,) = await bench.queue(await bench.task())
-        (facts,) = await bench.store.open_runs([run_id])
+        (facts,) = await bench.store.read(get_open_runs, [run_id])
         cancel = await bench.decide(facts, Cancelled(reason="no"))
         lease = await bench.claim_one()
-        assert await bench.store.settle([cancel]) == [False]
+        assert await bench.store.write(store_settlement.settle, [cancel]) == [False]
         assert await bench.state(run_id) is RunState.RUNNING
         assert await bench.end(lease)
 
@@ -134,7 +150,7 @@ class SettleContract:
         leases = await bench.claim()
         await bench.end(leases[1], failed())
         batch = [await bench.decide(running(lease), Succeeded()) for lease in leases]
-        assert await bench.store.settle(batch) == [True, False, True]
+        assert await bench.store.write(store_settlement.settle, batch) == [True, False, True]
 
     async def test_a_finished_run_never_changes_again(self, bench: Bench) -> None:
         task = await bench.task()
@@ -146,10 +162,10 @@ class SettleContract:
                 settlement = Settlement(
                     run_id, Epoch(epoch), task.id, state, RunState.FAILED, "failed"
                 )
-                assert await bench.store.settle([settlement]) == [False]
-        await bench.store.request_cancel([run_id], "cancelled by ann")
-        await bench.store.mark_stuck(run_id, 1)
-        assert await bench.store.promote(10) == 0
+                assert await bench.store.write(store_settlement.settle, [settlement]) == [False]
+        await bench.store.write(request_cancel, [run_id], "cancelled by ann")
+        await bench.store.write(mark_stuck, run_id, 1)
+        assert await bench.store.write(promote_delayed, 10) == 0
         assert await bench.claim() == []
         assert await bench.run(run_id) == before
 
@@ -167,7 +183,7 @@ class SettleContract:
         assert (run.retries, run.error, run.holder) == (1, "first", None)
         assert await bench.events(lease.run_id) == ["run.retried"]
         bench.clock.advance(minutes=1)
-        await bench.store.promote(10)
+        await bench.store.write(promote_delayed, 10)
         again = await bench.claim_one()
         assert (again.run_id, again.epoch, again.retries) == (lease.run_id, 2, 1)
 
@@ -176,7 +192,7 @@ class SettleContract:
             await bench.queue(await bench.task(retry=RETRY))
             await bench.end(await bench.claim_one(), failed())
             bench.clock.advance(minutes=1)
-            await bench.store.promote(10)
+            await bench.store.write(promote_delayed, 10)
             lease = await bench.claim_one()
             await bench.end(lease, outcome)
             run = await bench.run(lease.run_id)
@@ -225,7 +241,9 @@ class FollowUpContract:
         outcomes: list[Outcome] = [failed(), Succeeded(), failed(), Succeeded()]
         leases = await bench.claim()
         pairs = zip(leases, outcomes, strict=True)
-        await bench.store.settle([await bench.decide(running(s), o) for s, o in pairs])
+        await bench.store.write(
+            store_settlement.settle, [await bench.decide(running(s), o) for s, o in pairs]
+        )
         found = await bench.task_of(task)
         assert (found.failures, found.enabled) == (0, True)
 
@@ -238,7 +256,9 @@ class FollowUpContract:
         found = await bench.task_of(task)
         assert not found.enabled
         assert found.disabled_reason == "failed 2 times in a row"
-        names = [e.name for e in await bench.store.list_events(0, 100) if e.task_id == task.id]
+        names = [
+            e.name for e in await bench.store.read(list_events, 0, 100) if e.task_id == task.id
+        ]
         assert names.count(EventName.TASK_DISABLED) == 1
 
     async def test_successors_are_queued_with_the_end(self, bench: Bench) -> None:
@@ -267,11 +287,11 @@ class FollowUpContract:
         message = OutgoingMessage(client_id="m", channel="log", target="", body="hello")
         report = AttemptReport(outcome=Succeeded(), messages=(message,))
         assert not await _end_with(bench, old, report)
-        assert await bench.store.count_runs(second.id) == {}
-        assert await bench.store.list_deliveries(None, 10) == []
+        assert await bench.store.read(count_runs, second.id) == {}
+        assert await bench.store.read(list_deliveries, None, 10) == []
         assert await _end_with(bench, new, report)
-        assert await bench.store.count_runs(second.id) == {"queued": 1}
-        assert len(await bench.store.list_deliveries(None, 10)) == 1
+        assert await bench.store.read(count_runs, second.id) == {"queued": 1}
+        assert len(await bench.store.read(list_deliveries, None, 10)) == 1
 
     async def test_messages_go_to_the_outbox_with_the_end(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
@@ -282,7 +302,7 @@ class FollowUpContract:
         await _end_with(
             bench, lease, AttemptReport(outcome=Succeeded(), messages=(message, message))
         )
-        (delivery,) = await bench.store.list_deliveries(lease.run_id, 10)
+        (delivery,) = await bench.store.read(list_deliveries, lease.run_id, 10)
         assert (delivery.channel, delivery.target, delivery.body) == ("chat", "ann", "hello")
         assert (delivery.state, delivery.tries) == (DeliveryState.PENDING, 0)
         assert "deliveries" in heard
@@ -297,7 +317,7 @@ class QuestionContract:
         await bench.ask(lease, "Go on?", context="all of it", options=("yes", "no"))
         run = await bench.run(lease.run_id)
         assert (run.state, run.holder, run.place) == (RunState.WAITING, None, None)
-        (question,) = await bench.store.list_questions([lease.run_id])
+        (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert (question.kind, question.epoch) == ("ask", lease.epoch)
         assert (question.question, question.context) == ("Go on?", "all of it")
         assert question.options == ("yes", "no")
@@ -321,7 +341,7 @@ class QuestionContract:
         await bench.queue(await bench.task(on_lost=OnLost.ASK))
         lease = await bench.claim_one()
         await bench.end(lease, Lost(reason="gone"))
-        (question,) = await bench.store.list_questions([lease.run_id])
+        (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert await _answer(bench, lease, question.id, "retry", kind="lost")
         assert (await bench.run(lease.run_id)).losses == 1
         assert await bench.events(lease.run_id) == ["run.asked", "run.answered"]
@@ -332,7 +352,7 @@ class QuestionContract:
         question = await bench.ask(lease)
         assert await _answer(bench, lease, question, "yes")
         assert not await _answer(bench, lease, question, "no")
-        (stored,) = await bench.store.list_questions([lease.run_id])
+        (stored,) = await bench.store.read(list_questions, [lease.run_id])
         assert (stored.answer, stored.answered_by) == ("yes", "ann")
         assert stored.answered_at == bench.clock.now()
 
@@ -344,7 +364,7 @@ class QuestionContract:
             assert await bench.end_open(lease.run_id, outcome)
             assert await bench.state(lease.run_id) in FINISHED
             assert not await _answer(bench, lease, question, "too late")
-            assert len(await bench.store.list_attempts(lease.run_id)) == 1
+            assert len(await bench.store.read(list_attempts, lease.run_id)) == 1
 
     async def test_asking_again_from_an_old_epoch_is_refused(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
@@ -352,35 +372,37 @@ class QuestionContract:
         await bench.end(old, Lost(reason="gone"))
         await bench.claim_one()
         assert not await bench.end(old, WaitingForAnswer(question="still there?"))
-        assert await bench.store.list_questions([old.run_id]) == []
+        assert await bench.store.read(list_questions, [old.run_id]) == []
 
 
 async def _end_with(bench: Bench, lease: Lease, report: AttemptReport) -> bool:
-    (task,) = await bench.store.get_tasks([lease.task_id])
-    followers = (await bench.store.successors([lease.task_id])).get(lease.task_id, [])
+    (task,) = await bench.store.read(get_tasks, [lease.task_id])
+    followers = (await bench.store.read(list_successors, [lease.task_id])).get(lease.task_id, [])
     context = SettlementContext(
         policy=task.policy, followers=tuple(followers), now=bench.store.now()
     )
-    return (await bench.store.settle([settle(running(lease), report, context)]))[0]
+    return (
+        await bench.store.write(store_settlement.settle, [settle(running(lease), report, context)])
+    )[0]
 
 
 async def _everything(bench: Bench, lease: Lease) -> list[object]:
     return [
         await bench.run(lease.run_id),
-        await bench.store.list_attempts(lease.run_id),
-        await bench.store.list_events(0, 1_000),
-        await bench.store.list_deliveries(None, 100),
-        await bench.store.list_tasks(None),
-        await bench.store.list_runs(RunFilter()),
+        await bench.store.read(list_attempts, lease.run_id),
+        await bench.store.read(list_events, 0, 1_000),
+        await bench.store.read(list_deliveries, None, 100),
+        await bench.store.read(list_tasks, None),
+        await bench.store.read(list_runs, RunFilter()),
     ]
 
 
 async def _answer(
     bench: Bench, lease: Lease, question: int, text: str, *, kind: str = "ask"
 ) -> bool:
-    (task,) = await bench.store.get_tasks([lease.task_id])
+    (task,) = await bench.store.read(get_tasks, [lease.task_id])
     facts = running(lease)
     context = SettlementContext(policy=task.policy, now=bench.store.now())
     waiting = replace(facts, state=RunState.WAITING)
     settlement = settle_answer(waiting, QuestionId(question), kind, text, "ann", context)
-    return (await bench.store.settle([settlement]))[0]
+    return (await bench.store.write(store_settlement.settle, [settlement]))[0]

@@ -28,6 +28,20 @@ from rota.model.budgets import (
 from rota.model.runs import Lease, QueueState
 from rota.model.tasks import Policy, TaskKind
 from rota.rules.settlement import SettlementContext, settle
+from rota.store import settlement as store_settlement
+from rota.store.attempts import record_launch, record_output, renew_home_lease
+from rota.store.budgets import (
+    budgets_for_task,
+    count_held_by_budget,
+    duration_history,
+    reserve_budget,
+    set_budget,
+    usage_history,
+    usage_of_run,
+    usage_on_day,
+)
+from rota.store.plans import promote_delayed
+from rota.store.settlement import request_cancel
 from tests.tools.store_bench import Bench, failed, micros
 
 DAY = "2026-03-02"
@@ -58,7 +72,7 @@ class SpendingContract:
     async def _reserve(self, bench: Bench, lease: Lease, tokens: int, least: int = 0) -> object:
         most = Amounts(tokens=tokens)
         wanted = Amounts(tokens=least)
-        return await bench.store.reserve(spender_of(lease), "w1", wanted, most)
+        return await bench.store.write(reserve_budget, spender_of(lease), "w1", wanted, most)
 
     async def _use(self, bench: Bench, lease: Lease, at: int, tokens: int) -> bool:
         heard = OutputChunk(
@@ -68,18 +82,22 @@ class SpendingContract:
             (),
             PricedUsage(Amounts(tokens=tokens, turns=1), priced=False),
         )
-        return await bench.store.hear(lease.run_id, lease.epoch, "w1", [heard])
+        return await bench.store.write(record_output, lease.run_id, lease.epoch, "w1", [heard])
 
     async def _kept(self, bench: Bench, lease: Lease) -> None:
-        await bench.store.renew_home("/home", "here", bench.store.now() + micros(timedelta(1)))
+        await bench.store.write(
+            renew_home_lease, "/home", "here", bench.store.now() + micros(timedelta(1))
+        )
         kept = KeptAttempt(
             run_id=lease.run_id, epoch=lease.epoch, home="/home", nonce="n", boot="b", executor="p"
         )
-        assert await bench.store.begin_kept(kept, "w1")
+        assert await bench.store.write(record_launch, kept, "w1")
 
     async def test_no_more_is_set_aside_than_a_day_has_left(self, bench: Bench) -> None:
         first, second, third = await self._leases(bench, 3)
-        await bench.store.set_budget(BudgetScope.TASK, first.task_id, BudgetCaps(tokens=100), "me")
+        await bench.store.write(
+            set_budget, BudgetScope.TASK, first.task_id, BudgetCaps(tokens=100), "me"
+        )
         assert await self._reserve(bench, first, 60) == Amounts(tokens=60)
         assert await self._reserve(bench, second, 60) == Amounts(tokens=40)
         refused = await self._reserve(bench, third, 60)
@@ -87,7 +105,9 @@ class SpendingContract:
 
     async def test_who_is_refused_knows_what_others_may_give_back(self, bench: Bench) -> None:
         first, second, third = await self._leases(bench, 3)
-        await bench.store.set_budget(BudgetScope.TASK, first.task_id, BudgetCaps(tokens=100), "me")
+        await bench.store.write(
+            set_budget, BudgetScope.TASK, first.task_id, BudgetCaps(tokens=100), "me"
+        )
         await self._reserve(bench, first, 60)
         await self._kept(bench, first)
         assert await self._use(bench, first, 0, 70)
@@ -102,14 +122,15 @@ class SpendingContract:
     async def test_only_what_a_run_can_use_is_looked_at(self, bench: Bench) -> None:
         first, second, third = await self._leases(bench, 3)
         caps = BudgetCaps(tokens=10, turns=1, seconds=90)
-        await bench.store.set_budget(BudgetScope.SPACE, first.space_id, caps, "me")
+        await bench.store.write(set_budget, BudgetScope.SPACE, first.space_id, caps, "me")
         assert await self._reserve(bench, first, 10)  # of tokens, nothing is left
         units, most = USABLE[TaskKind.SCRIPT], Amounts(seconds=60)
         told = [spender_of(lease, units) for lease in (second, third)]
-        reserve = bench.store.reserve
-        assert await reserve(told[0], "w1", NOTHING, most) == most
-        assert await reserve(told[1], "w1", NOTHING, most) == Amounts(seconds=30)
-        refused = await reserve(told[1], "w1", Amounts(seconds=31), most)
+        assert await bench.store.write(reserve_budget, told[0], "w1", NOTHING, most) == most
+        assert await bench.store.write(reserve_budget, told[1], "w1", NOTHING, most) == Amounts(
+            seconds=30
+        )
+        refused = await bench.store.write(reserve_budget, told[1], "w1", Amounts(seconds=31), most)
         assert refused == BudgetRefusal(BudgetScope.SPACE, "seconds", 90, 30, 60)
 
     async def test_time_is_charged_to_the_nearest_second(self, bench: Bench) -> None:
@@ -117,31 +138,41 @@ class SpendingContract:
         units, began = USABLE[TaskKind.SCRIPT], bench.store.now()
         for lease in (short, long):
             spender = spender_of(lease, units, began)
-            assert await bench.store.reserve(spender, "w1", NOTHING, Amounts(seconds=9)) is not None
+            assert (
+                await bench.store.write(reserve_budget, spender, "w1", NOTHING, Amounts(seconds=9))
+                is not None
+            )
         bench.clock.advance(timedelta(milliseconds=400))
         await bench.end(short)
         bench.clock.advance(timedelta(milliseconds=1_200))
         await bench.end(long)
-        used = await bench.store.used_on(BudgetScope.TASK, long.task_id, DAY)
+        used = await bench.store.read(usage_on_day, BudgetScope.TASK, long.task_id, DAY)
         assert (used.used, used.aside) == (Amounts(seconds=2), NOTHING)
-        assert await bench.store.history_of(long.task_id, 20) == []  # they have told nothing
+        assert (
+            await bench.store.read(usage_history, long.task_id, 20) == []
+        )  # they have told nothing
 
     async def test_time_in_which_nobody_was_there_is_no_work(self, bench: Bench) -> None:
         leases = await self._leases(bench, 2)
         units, began = USABLE[TaskKind.SCRIPT], bench.store.now()
         for lease in leases:
             spender = spender_of(lease, units, began)
-            assert await bench.store.reserve(spender, "w1", NOTHING, Amounts(seconds=9)) is not None
+            assert (
+                await bench.store.write(reserve_budget, spender, "w1", NOTHING, Amounts(seconds=9))
+                is not None
+            )
         bench.clock.advance(seconds=69)
         for lease, away in zip(leases, (63, 1_000), strict=True):  # a clock may have leapt
             report = AttemptReport(outcome=Succeeded(), ending="{}", away=away * 1_000_000)
             context = SettlementContext(policy=Policy(), now=bench.store.now())
-            assert await bench.store.settle([settle(running(lease), report, context)]) == [True]
+            assert await bench.store.write(
+                store_settlement.settle, [settle(running(lease), report, context)]
+            ) == [True]
         took = [(await bench.run(lease.run_id)).took for lease in leases]
         assert took == [timedelta(seconds=6), timedelta(0)]
-        used = await bench.store.used_on(BudgetScope.TASK, leases[0].task_id, DAY)
+        used = await bench.store.read(usage_on_day, BudgetScope.TASK, leases[0].task_id, DAY)
         assert (used.used, used.aside) == (Amounts(seconds=6), NOTHING)
-        times = await bench.store.times_of(leases[0].task_id, 20)
+        times = await bench.store.read(duration_history, leases[0].task_id, 20)
         assert [one.seconds for one in times] == [0, 6]
         assert (await bench.run(leases[0].run_id)).finished_at == bench.clock.now()
 
@@ -150,78 +181,85 @@ class SpendingContract:
     ) -> None:
         (lease,) = await self._leases(bench, 1)
         spender = spender_of(lease, began=bench.store.now())
-        assert await bench.store.reserve(spender, "w1", NOTHING, NOTHING) is not None
+        assert await bench.store.write(reserve_budget, spender, "w1", NOTHING, NOTHING) is not None
         bench.clock.advance(seconds=69)
         report = AttemptReport(outcome=Lost(reason="gone"), ending="{}", away=63_000_000)
         context = SettlementContext(policy=Policy(), now=bench.store.now())
         decided = settle(running(lease), report, context)
-        await bench.store.request_cancel([lease.run_id], "cancelled by ann")
-        assert await bench.store.settle([decided]) == [True]
-        used = await bench.store.used_on(BudgetScope.TASK, lease.task_id, DAY)
+        await bench.store.write(request_cancel, [lease.run_id], "cancelled by ann")
+        assert await bench.store.write(store_settlement.settle, [decided]) == [True]
+        used = await bench.store.read(usage_on_day, BudgetScope.TASK, lease.task_id, DAY)
         assert used.used == Amounts(seconds=6)
 
     async def test_how_long_the_newest_runs_have_worked_is_known(self, bench: Bench) -> None:
         await bench.worker("w1", timedelta(hours=1))
         task = await bench.task()
-        times = bench.store.times_of
         await bench.queue(task)
         lease = await bench.claim_one()
         bench.clock.advance(timedelta(milliseconds=1_400))
         await bench.end(lease, Drained())
-        assert await times(task.id, 20) == []  # it is not over
+        assert await bench.store.read(duration_history, task.id, 20) == []  # it is not over
         for seconds in (0.2, 3.0, 5.0):
             lease = await bench.claim_one()
             bench.clock.advance(timedelta(seconds=seconds))
             await bench.end(lease)
             await bench.queue(task)
-        assert [one.seconds for one in await times(task.id, 20)] == [5, 3, 2]
-        assert await times(task.id, 1) == [Amounts(seconds=5)]
+        assert [one.seconds for one in await bench.store.read(duration_history, task.id, 20)] == [
+            5,
+            3,
+            2,
+        ]
+        assert await bench.store.read(duration_history, task.id, 1) == [Amounts(seconds=5)]
 
     async def test_two_at_once_get_no_more_than_there_is(self, bench: Bench) -> None:
         leases = await self._leases(bench, 8)
-        await bench.store.set_budget(
-            BudgetScope.SPACE, leases[0].space_id, BudgetCaps(tokens=100), "me"
+        await bench.store.write(
+            set_budget, BudgetScope.SPACE, leases[0].space_id, BudgetCaps(tokens=100), "me"
         )
         got = await asyncio.gather(*(self._reserve(bench, lease, 30) for lease in leases))
         granted = [one.tokens for one in got if isinstance(one, Amounts)]
         assert sorted(granted) == [10, 30, 30, 30]
-        used = await bench.store.used_on(BudgetScope.SPACE, leases[0].space_id, DAY)
+        used = await bench.store.read(usage_on_day, BudgetScope.SPACE, leases[0].space_id, DAY)
         assert (used.used, used.aside) == (NOTHING, Amounts(tokens=100))
 
     async def test_whatever_ends_an_attempt_ends_what_was_set_aside(self, bench: Bench) -> None:
         leases = await self._leases(bench, 4)
         task = leases[0].task_id
-        await bench.store.set_budget(BudgetScope.TASK, task, BudgetCaps(tokens=100), "me")
+        await bench.store.write(set_budget, BudgetScope.TASK, task, BudgetCaps(tokens=100), "me")
         for lease in leases:
             await self._reserve(bench, lease, 25)
         outcomes = (None, failed(), Lost(reason="gone"), Drained())
         for lease, outcome in zip(leases, outcomes, strict=True):
             assert await bench.end(lease, outcome)
-        used = await bench.store.used_on(BudgetScope.TASK, task, DAY)
+        used = await bench.store.read(usage_on_day, BudgetScope.TASK, task, DAY)
         assert used.aside == NOTHING
         for lease in leases:
             assert await self._reserve(bench, lease, 1) is None  # nobody's any more
 
     async def test_what_was_used_stays_and_the_rest_is_given_back(self, bench: Bench) -> None:
         (lease, other) = await self._leases(bench, 2)
-        await bench.store.set_budget(BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=100), "me")
+        await bench.store.write(
+            set_budget, BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=100), "me"
+        )
         await self._reserve(bench, lease, 80)
         await self._kept(bench, lease)
         assert await self._use(bench, lease, 0, 20)
         assert not await self._use(bench, lease, 0, 20)  # the same words again
-        used = await bench.store.used_on(BudgetScope.TASK, lease.task_id, DAY)
+        used = await bench.store.read(usage_on_day, BudgetScope.TASK, lease.task_id, DAY)
         assert (used.used.tokens, used.aside.tokens) == (20, 60)
         assert await self._reserve(bench, other, 50) == Amounts(tokens=20)
         await bench.end(lease)
         assert await self._reserve(bench, other, 80) == Amounts(tokens=80)
-        (spent,) = await bench.store.spent_by(lease.run_id)
+        (spent,) = await bench.store.read(usage_of_run, lease.run_id)
         assert (spent.used.tokens, spent.used.turns, spent.stopped) == (20, 1, None)
-        (usual,) = await bench.store.history_of(lease.task_id, 20)
+        (usual,) = await bench.store.read(usage_history, lease.task_id, 20)
         assert usual.tokens == 20
 
     async def test_more_is_set_aside_in_the_place_of_less(self, bench: Bench) -> None:
         (lease,) = await self._leases(bench, 1)
-        await bench.store.set_budget(BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=100), "me")
+        await bench.store.write(
+            set_budget, BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=100), "me"
+        )
         assert await self._reserve(bench, lease, 25) == Amounts(tokens=25)
         assert await self._reserve(bench, lease, 50, least=26) == Amounts(tokens=50)
         assert await self._reserve(bench, lease, 200, least=51) == Amounts(tokens=100)
@@ -233,7 +271,9 @@ class SpendingContract:
         older = lease._replace(epoch=type(lease.epoch)(lease.epoch - 1))
         assert await self._reserve(bench, older, 1) is None
         most = Amounts(tokens=1)
-        assert await bench.store.reserve(spender_of(lease), "w2", NOTHING, most) is None
+        assert (
+            await bench.store.write(reserve_budget, spender_of(lease), "w2", NOTHING, most) is None
+        )
 
     async def test_what_is_held_back_begins_when_the_budget_is_raised(self, bench: Bench) -> None:
         (lease,) = await self._leases(bench, 1)
@@ -241,18 +281,22 @@ class SpendingContract:
         assert await bench.end(lease, Drained(until=later, reason="the day is spent"))
         held = await bench.run(lease.run_id)
         assert (held.place, held.error_code) == (QueueState.LATER, "over_budget")
-        assert await bench.store.held_back(None) == (1, "the day is spent")
+        assert await bench.store.read(count_held_by_budget, None) == (1, "the day is spent")
         assert "run.held_back" in await bench.events(lease.run_id)
-        await bench.store.set_budget(BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=9), "me")
-        await bench.store.promote(10)
+        await bench.store.write(
+            set_budget, BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=9), "me"
+        )
+        await bench.store.write(promote_delayed, 10)
         assert [again.run_id for again in await bench.claim()] == [lease.run_id]
 
     async def test_without_caps_a_budget_is_taken_away(self, bench: Bench) -> None:
         (lease,) = await self._leases(bench, 1)
         own = (lease.task_id, lease.space_id)
-        await bench.store.set_budget(
-            BudgetScope.RUN, lease.task_id, BudgetCaps(cost=5, turns=2), "me"
+        await bench.store.write(
+            set_budget, BudgetScope.RUN, lease.task_id, BudgetCaps(cost=5, turns=2), "me"
         )
-        assert await bench.store.budgets_of(*own) == {BudgetScope.RUN: BudgetCaps(cost=5, turns=2)}
-        await bench.store.set_budget(BudgetScope.RUN, lease.task_id, BudgetCaps(), "me")
-        assert await bench.store.budgets_of(*own) == {}
+        assert await bench.store.read(budgets_for_task, *own) == {
+            BudgetScope.RUN: BudgetCaps(cost=5, turns=2)
+        }
+        await bench.store.write(set_budget, BudgetScope.RUN, lease.task_id, BudgetCaps(), "me")
+        assert await bench.store.read(budgets_for_task, *own) == {}

@@ -8,6 +8,8 @@ from rota.flow.settle import running
 from rota.model.attempts import Cancelled, Drained, Lost, WaitingForAnswer
 from rota.model.runs import RunState
 from rota.model.tasks import Retry
+from rota.store.settlement import request_cancel, settle
+from rota.store.views import list_attempts
 from tests.tools.store_bench import Bench, failed
 
 RETRY = Retry(attempts=3, base=timedelta(minutes=1), jitter=0)
@@ -29,8 +31,8 @@ class StoppingContract:
             await bench.queue(task)
             lease = await bench.claim_one()
             decided = await bench.decide(running(lease), outcome)
-            await bench.store.request_cancel([lease.run_id], "cancelled by ann")
-            assert await bench.store.settle([decided]) == [True]
+            await bench.store.write(request_cancel, [lease.run_id], "cancelled by ann")
+            assert await bench.store.write(settle, [decided]) == [True]
             run = await bench.run(lease.run_id)
             assert (run.state, run.error) == (RunState.CANCELLED, "cancelled by ann")
             assert await bench.claim() == []
@@ -39,12 +41,12 @@ class StoppingContract:
         await bench.queue(await bench.task(), 3)
         asked, itself, done = await bench.claim(3)
         for lease in (asked, done):
-            await bench.store.request_cancel([lease.run_id], "cancelled by ann")
+            await bench.store.write(request_cancel, [lease.run_id], "cancelled by ann")
         for lease in (asked, itself):
             assert await bench.end(lease, Cancelled(reason="somebody cancelled it"))
         assert await bench.end(done)
         ends = [await bench.run(lease.run_id) for lease in (asked, itself, done)]
         assert [run.error for run in ends] == ["cancelled by ann", "somebody cancelled it", None]
         assert ends[-1].state is RunState.SUCCEEDED
-        (attempt,) = await bench.store.list_attempts(asked.run_id)
+        (attempt,) = await bench.store.read(list_attempts, asked.run_id)
         assert attempt.error == "cancelled by ann"

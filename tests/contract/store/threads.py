@@ -21,6 +21,18 @@ from rota.model.threads import (
     ThreadMessage,
 )
 from rota.rules.permissions import LOCAL
+from rota.store.settlement import disable_task
+from rota.store.tasks import put_task
+from rota.store.threads import (
+    acknowledge_messages,
+    add_message,
+    assign_messages,
+    get_thread,
+    list_messages,
+    list_open_runs_in_thread,
+    pending_messages,
+    put_thread,
+)
 from rota.testing.fakes import FixedChance
 from tests.contract.store.conversing import HERE, talk
 from tests.tools.store_bench import Bench
@@ -35,7 +47,7 @@ async def agent(bench: Bench, name: str, thread: str | None = None, space: str =
     wanted = NewTask(
         space_id=owner.id, name=name, kind=TaskKind.AGENT, route="agent", spec=spec, thread=thread
     )
-    return await bench.store.put_task(wanted, None)
+    return await bench.store.write(put_task, wanted, None)
 
 
 async def say(
@@ -44,12 +56,12 @@ async def say(
     """Say something in the thread, with a reader or without."""
     reader = bench.batch(task, [dict(READER)], lane=HERE, thread=HERE) if asks else None
     said = [NewMessage(task.space_id, HERE, "ann", text, follow_up) for text in texts]
-    return [await bench.store.say(message, reader) for message in said]
+    return [await bench.store.write(add_message, message, reader) for message in said]
 
 
 async def states(bench: Bench) -> list[tuple[str, MessageState]]:
     """Return what was said, and who has it."""
-    found = await bench.store.list_messages(HERE, None, 1 << 62, 1_000)
+    found = await bench.store.read(list_messages, HERE, None, 1 << 62, 1_000)
     return [(message.body, message.state) for message in reversed(found)]
 
 
@@ -58,16 +70,16 @@ class ThreadContract:
 
     async def _put(self, bench: Bench, space: str = "main", **changes: object) -> Thread:
         owner = await bench.space(space)
-        return await bench.store.put_thread(NewThread(owner.id, HERE, changes))
+        return await bench.store.write(put_thread, NewThread(owner.id, HERE, changes))
 
     async def test_g2_49_a_thread_is_registered_before_anybody_speaks(self, bench: Bench) -> None:
-        assert await bench.store.get_thread(HERE) is None
+        assert await bench.store.read(get_thread, HERE) is None
         facts = {"members": 12, "odd": 'a "word" \u2028'}
         found = await self._put(bench, title="Family", trigger="@rota", facts=facts)
         assert (found.space, found.key, found.title) == ("main", HERE, "Family")
         assert (found.trigger, found.facts) == ("@rota", facts)
         assert (found.task, found.said_at, found.pending) == (None, None, 0)
-        assert await bench.store.get_thread(HERE) == found
+        assert await bench.store.read(get_thread, HERE) == found
 
     async def test_what_is_not_said_of_a_thread_stays(self, bench: Bench) -> None:
         task = await agent(bench, "desk")
@@ -82,7 +94,7 @@ class ThreadContract:
         first = await self._put(bench, title="Family")
         with pytest.raises(NotFound):
             await self._put(bench, "ann", title="Mine")
-        assert await bench.store.get_thread(HERE) == first
+        assert await bench.store.read(get_thread, HERE) == first
 
     async def test_who_answers_is_the_registered_task_or_the_oldest_that_wants_to(
         self, bench: Bench
@@ -94,18 +106,18 @@ class ThreadContract:
         assert (await self._put(bench)).task_id == oldest.id
         assert (await self._put(bench, task_id=elsewhere.id)).task == "elsewhere"
         assert (await self._put(bench, task_id=strange.id)).task == "oldest"
-        await bench.store.disable_task(oldest, "tired", None, [])
+        await bench.store.write(disable_task, oldest, "tired", None, [])
         assert (await self._put(bench)).task == "younger"
 
     async def test_a_thread_tells_of_what_nobody_has_read(self, bench: Bench) -> None:
         here = await talk(bench)
         await say(bench, here.task, "one", "two")
-        (found,) = [await bench.store.get_thread(HERE)]
+        (found,) = [await bench.store.read(get_thread, HERE)]
         assert found is not None
         assert (found.pending, found.said_at) == (2, bench.clock.now())
         lease = await bench.claim_one()
-        await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
-        found = await bench.store.get_thread(HERE)
+        await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
+        found = await bench.store.read(get_thread, HERE)
         assert found is not None
         assert found.pending == 0
 
@@ -114,11 +126,11 @@ class ThreadContract:
         quiet = await say(bench, here.task, "one", "two", asks=False)
         assert [(one.reader, one.state) for one in quiet] == [(None, PENDING)] * 2
         assert (await bench.claimed()).leases == []
-        assert await bench.store.pending_messages(HERE, "box", 10) == []
+        assert await bench.store.read(pending_messages, HERE, "box", 10) == []
         await say(bench, here.task, "three")
         await say(bench, here.task, "four", asks=False)
         lease = await bench.claim_one()
-        given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+        given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert [one.body for one in given] == ["one", "two", "three", "four"]
         assert (await say(bench, here.task, "five", asks=False))[0].reader is None
 
@@ -141,19 +153,19 @@ class ThreadContract:
         lease = await here.begin()
         (later,) = await say(bench, here.task, "later", follow_up=True)
         (now,) = await say(bench, here.task, "now")
-        offered = await bench.store.pending_messages(HERE, "box", 10)
+        offered = await bench.store.read(pending_messages, HERE, "box", 10)
         assert [one.body for one in offered] == ["now"]
-        assert await bench.store.take_messages(lease.run_id, lease.epoch, now.id) == 1
+        assert await bench.store.write(acknowledge_messages, lease.run_id, lease.epoch, now.id) == 1
         assert await states(bench) == [("later", PENDING), ("now", TAKEN)]
         await bench.end(lease)
         following = await bench.claim_one()
         assert following.run_id == later.reader
-        given = await bench.store.give_messages(following.run_id, following.epoch, "w1")
+        given = await bench.store.write(assign_messages, following.run_id, following.epoch, "w1")
         assert [one.body for one in given] == ["later"]
 
     async def _open(self, bench: Bench) -> list[OpenRun]:
         owner = await bench.space()
-        return await bench.store.open_runs_in(owner.id, HERE, 100)
+        return await bench.store.read(list_open_runs_in_thread, owner.id, HERE, 100)
 
     async def test_jagc_43_a_conversation_is_cancelled_as_a_whole(self, bench: Bench) -> None:
         here = await talk(bench)
@@ -164,7 +176,7 @@ class ThreadContract:
         (message,) = await say(bench, here.task, "one")
         there = await talk(bench, "talk:there", "there")
         (elsewhere,) = await bench.queue(there.task, lane="talk:there", thread="talk:there")
-        thread = await bench.store.get_thread(HERE)
+        thread = await bench.store.read(get_thread, HERE)
         assert thread is not None
         assert len(await self._open(bench)) == 3
         assert await cancel_thread(bench.store, LOCAL, thread, FixedChance()) == (2, 1)

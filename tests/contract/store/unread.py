@@ -12,6 +12,10 @@ from rota.model.attempts import Cancelled
 from rota.model.runs import Lease, RunState
 from rota.model.tasks import Retry, Task
 from rota.model.threads import MAX_PENDING, READER, MessageState, NewMessage, ThreadMessage
+from rota.store.plans import promote_delayed
+from rota.store.settlement import request_cancel, settle
+from rota.store.threads import add_message, assign_messages, list_messages
+from rota.store.workers import prune_runs
 from tests.tools.store_bench import Bench, failed
 
 HERE = "cli:here"
@@ -26,10 +30,12 @@ class UnreadContract:
 
     async def _say(self, bench: Bench, task: Task, text: str) -> ThreadMessage:
         reader = bench.batch(task, [dict(READER)], lane=HERE, thread=HERE)
-        return await bench.store.say(NewMessage(task.space_id, HERE, "ann", text), reader)
+        return await bench.store.write(
+            add_message, NewMessage(task.space_id, HERE, "ann", text), reader
+        )
 
     async def _states(self, bench: Bench) -> list[MessageState]:
-        found = await bench.store.list_messages(HERE, None, 1 << 62, 200)
+        found = await bench.store.read(list_messages, HERE, None, 1 << 62, 200)
         return [message.state for message in reversed(found)]
 
     async def _cancel(self, bench: Bench, message: ThreadMessage) -> None:
@@ -50,12 +56,12 @@ class UnreadContract:
         await self._cancel(bench, await self._say(bench, task, "one"))
         await self._say(bench, task, "two")
         lease = await bench.claim_one()
-        given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+        given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert [message.body for message in given] == ["one", "two"]
 
     async def _given(self, bench: Bench) -> tuple[Lease, list[str]]:
         lease = await bench.claim_one()
-        given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+        given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         return lease, [message.body for message in given]
 
     async def test_what_a_run_was_given_that_never_began_goes_to_the_next_reader(
@@ -65,7 +71,7 @@ class UnreadContract:
         await self._say(bench, task, "one")
         lease, _ = await self._given(bench)
         assert await bench.end(lease, failed(), unbegun=True)
-        (message,) = await bench.store.list_messages(HERE, None, 1 << 62, 10)
+        (message,) = await bench.store.read(list_messages, HERE, None, 1 << 62, 10)
         assert (message.state, message.run_id, message.read_at) == (
             MessageState.UNREAD,
             None,
@@ -97,7 +103,7 @@ class UnreadContract:
             assert bodies == ["one"]
             assert await bench.end(lease, failed(), unbegun=unbegun)
             bench.clock.advance(timedelta(minutes=30))
-            await bench.store.promote(10)
+            await bench.store.write(promote_delayed, 10)
         await self._say(bench, task, "two")
         lease, bodies = await self._given(bench)
         assert bodies == ["one", "two"]
@@ -111,8 +117,8 @@ class UnreadContract:
         await self._say(bench, await self._task(bench, retries=3), "one")
         lease, _ = await self._given(bench)
         settlement = await bench.decide(running(lease), failed(), unbegun=True)
-        await bench.store.request_cancel([lease.run_id], "cancelled by ann")
-        assert await bench.store.settle([settlement]) == [True]
+        await bench.store.write(request_cancel, [lease.run_id], "cancelled by ann")
+        assert await bench.store.write(settle, [settlement]) == [True]
         assert await bench.state(lease.run_id) is RunState.CANCELLED
         assert await self._states(bench) == [MessageState.UNREAD]
 
@@ -125,7 +131,7 @@ class UnreadContract:
         await self._cancel(bench, said)
         await self._say(bench, task, "at last")
         lease = await bench.claim_one()
-        given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+        given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert [given[0].body, given[-1].body] == ["1", "at last"]
         assert len(given) == MAX_PENDING
         assert (await self._states(bench))[0] is MessageState.UNREAD
@@ -136,9 +142,9 @@ class UnreadContract:
         task = await self._task(bench)
         await self._cancel(bench, await self._say(bench, task, "one"))
         bench.clock.advance(timedelta(days=1))
-        await bench.store.prune(bench.store.now(), 100)
+        await bench.store.write(prune_runs, bench.store.now(), 100)
         assert await self._states(bench) == []
         await self._say(bench, task, "two")
         bench.clock.advance(timedelta(days=1))
-        await bench.store.prune(bench.store.now(), 100)
+        await bench.store.write(prune_runs, bench.store.now(), 100)
         assert await self._states(bench) == [MessageState.PENDING]

@@ -23,7 +23,12 @@ from rota.model.attempts import (
 from rota.model.runs import FINISHED, MOVES, RunState
 from rota.model.tasks import OnLost, Retry
 from rota.rules.settlement import SettlementContext, settle_answer
-from rota.store.sqlite.store import MemoryStore
+from rota.store.plans import promote_delayed
+from rota.store.settlement import settle
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.tasks import get_tasks
+from rota.store.views import list_attempts, list_questions
+from rota.store.workers import get_open_runs
 from rota.testing.clock import VirtualClock
 from tests.tools.store_bench import Bench
 
@@ -81,13 +86,13 @@ class Life:
             case "end as a former holder" if len(self.leases) > 1:
                 return await self._settle(running(self.leases[0]), what)
             case "end from outside":
-                (facts,) = await bench.store.open_runs([self.run_id])
+                (facts,) = await bench.store.read(get_open_runs, [self.run_id])
                 return await self._settle(facts, what)
             case "answer":
                 return await self._answer(what)
             case "wait":
                 bench.clock.advance(minutes=int(what))
-                await bench.store.promote(10)
+                await bench.store.write(promote_delayed, 10)
         return None
 
     async def _settle(self, facts, what):
@@ -95,19 +100,19 @@ class Life:
             settlement = await self.bench.decide(facts, OUTCOMES[what])
         except IllegalMove:
             return None
-        return (await self.bench.store.settle([settlement]))[0]
+        return (await self.bench.store.write(settle, [settlement]))[0]
 
     async def _answer(self, text):
-        questions = await self.bench.store.list_questions([self.run_id])
+        questions = await self.bench.store.read(list_questions, [self.run_id])
         if not questions:
             return None
         question = questions[-1]
-        (facts,) = await self.bench.store.open_runs([self.run_id])
-        (task,) = await self.bench.store.get_tasks([facts.task_id])
+        (facts,) = await self.bench.store.read(get_open_runs, [self.run_id])
+        (task,) = await self.bench.store.read(get_tasks, [facts.task_id])
         context = SettlementContext(policy=task.policy, now=self.bench.store.now())
         facts = replace(facts, state=RunState.WAITING, epoch=question.epoch)
         settlement = settle_answer(facts, question.id, question.kind, text, "ann", context)
-        return (await self.bench.store.settle([settlement]))[0]
+        return (await self.bench.store.write(settle, [settlement]))[0]
 
 
 def check_row(run):
@@ -118,7 +123,7 @@ def check_row(run):
 
 async def live(policy, todo):
     clock = VirtualClock()
-    store = MemoryStore(clock)
+    store = MemoryDatabase(clock)
     await store.open()
     try:
         bench = Bench(store, clock)
@@ -145,7 +150,7 @@ async def live(policy, todo):
 
 
 async def check_history(bench, run):
-    attempts = await bench.store.list_attempts(run.id)
+    attempts = await bench.store.read(list_attempts, run.id)
     ended = run.epoch - (run.state is RunState.RUNNING)
     assert [attempt.number for attempt in attempts] == list(range(1, ended + 1))
     events = await bench.events(run.id)

@@ -14,7 +14,10 @@ from rota.model.runs import QueueState, RunState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool, Retry
 from rota.model.views import RunFilter
-from rota.store.sqlite.store import MemoryStore
+from rota.store.claims import set_limits
+from rota.store.plans import promote_delayed
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.views import list_runs
 from rota.testing.clock import VirtualClock
 from tests.tools.store_bench import Bench
 
@@ -92,16 +95,16 @@ class World:
                 lease = self.leases.pop(one % len(self.leases))
                 await bench.end(lease, OUTCOMES[two])
             case "cancel":
-                open_runs = await bench.store.list_runs(RunFilter(state=RunState.QUEUED))
+                open_runs = await bench.store.read(list_runs, RunFilter(state=RunState.QUEUED))
                 if open_runs:
                     run_id = open_runs[one % len(open_runs)].id
                     await bench.end_open(run_id, Cancelled(reason="no"))
             case "wait":
                 bench.clock.advance(seconds=one)
-                await bench.store.promote(1_000)
+                await bench.store.write(promote_delayed, 1_000)
             case "limit":
                 self.limits = [self.limits, {}, {"total": 2, "space": 1}][one]
-                await bench.store.set_limits(limits_of(self.limits))
+                await bench.store.write(set_limits, limits_of(self.limits))
 
     async def claim(self, want):
         before = await self.running()
@@ -109,7 +112,9 @@ class World:
         self.check(before, await self.running())
 
     async def running(self):
-        runs = await self.bench.store.list_runs(RunFilter(state=RunState.RUNNING, limit=10_000))
+        runs = await self.bench.store.read(
+            list_runs, RunFilter(state=RunState.RUNNING, limit=10_000)
+        )
         kind = {task.id: task.policy for task in self.tasks}
         found = Counter()
         for run in runs:
@@ -138,36 +143,36 @@ class World:
 
     async def drain(self):
         """Go on until nothing can be claimed; every run must have ended or be waiting."""
-        await self.bench.store.set_limits(limits_of(self.limits))
+        await self.bench.store.write(set_limits, limits_of(self.limits))
         for _ in range(500):
             self.bench.clock.advance(minutes=10)
-            await self.bench.store.promote(1_000)
+            await self.bench.store.write(promote_delayed, 1_000)
             await self.claim(5)
             if not self.leases:
                 break
             for lease in self.leases:
                 await self.bench.end(lease)
             self.leases = []
-        states = Counter(run.state for run in await self.bench.store.list_runs(EVERYTHING))
+        states = Counter(run.state for run in await self.bench.store.read(list_runs, EVERYTHING))
         assert states[RunState.QUEUED] == states[RunState.RUNNING] == 0, states
 
 
 async def live(kinds_, wanted, todo):
     clock = VirtualClock()
-    store = MemoryStore(clock)
+    store = MemoryDatabase(clock)
     await store.open()
     try:
         bench = Bench(store, clock)
         retry = Retry(attempts=2, base=timedelta(seconds=20), jitter=0)
         tasks = [await bench.task(f"t{n}", retry=retry, **kind) for n, kind in enumerate(kinds_)]
         world = World(bench, tasks, wanted)
-        await store.set_limits(limits_of(wanted))
+        await store.write(set_limits, limits_of(wanted))
         for step in todo:
             clock.advance(timedelta(milliseconds=1))
             await world.step(*step)
             ready = [
                 (run.space, run.lane)
-                for run in await store.list_runs(EVERYTHING)
+                for run in await store.read(list_runs, EVERYTHING)
                 if run.place is QueueState.READY and run.lane is not None
             ]
             assert len(ready) == len(set(ready))

@@ -7,14 +7,14 @@ import secrets
 import pytest
 
 from rota.flow.maintain import restore
-from rota.store.sqlite.store import MemoryStore, SqliteStore
+from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase
 
 
 class InMemory:
     """A store that is gone when it is closed."""
 
     async def open(self, clock):
-        store = MemoryStore(clock)
+        store = MemoryDatabase(clock)
         await store.open()
         return store
 
@@ -59,7 +59,7 @@ class InAFile(Lasting):
         self._path = str(folder / f"{secrets.token_hex(8)}.db")
 
     def make(self, clock):
-        return SqliteStore(self._path, clock)
+        return SqliteDatabase(self._path, clock)
 
 
 class OnAServer(Lasting):
@@ -76,9 +76,9 @@ class OnAServer(Lasting):
         return await super().open(clock)
 
     def make(self, clock):
-        from rota.store.postgres.store import PostgresStore
+        from rota.store.postgres.database import PostgresDatabase
 
-        return PostgresStore(self._address, clock, own_clock=True)
+        return PostgresDatabase(self._address, clock, own_clock=True)
 
     async def close(self, store):
         await store.close()

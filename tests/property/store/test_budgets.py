@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from rota.model.attempts import Lost, OutputChunk, OutputStream, PricedUsage, Succeeded
 from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
-from rota.store.sqlite.store import MemoryStore
+from rota.store.attempts import record_launch, record_output
+from rota.store.budgets import reserve_budget, set_budget, usage_on_day
+from rota.store.sqlite.database import MemoryDatabase
 from rota.testing.clock import VirtualClock
 from tests.contract.store.keeping import kept_for
 from tests.contract.store.spending import DAY, spender_of
@@ -28,7 +30,7 @@ STEPS = st.lists(
 
 
 async def _lived(steps):
-    store = MemoryStore(VirtualClock())
+    store = MemoryDatabase(VirtualClock())
     await store.open()
     try:
         bench = Bench(store, VirtualClock())
@@ -36,10 +38,10 @@ async def _lived(steps):
         task = await bench.task()
         await bench.queue(task, 6)
         leases = dict(enumerate(await bench.claim(6)))
-        await store.set_budget(BudgetScope.TASK, task.id, BudgetCaps(tokens=CAP), "me")
+        await store.write(set_budget, BudgetScope.TASK, task.id, BudgetCaps(tokens=CAP), "me")
         aside, used, at = {}, dict.fromkeys(leases, 0), dict.fromkeys(leases, 0)
         for lease in leases.values():
-            assert await store.begin_kept(kept_for(lease), "w1")
+            assert await store.write(record_launch, kept_for(lease), "w1")
         for what, n, tokens in steps:
             lease = leases[n]
             if lease is None:
@@ -47,7 +49,9 @@ async def _lived(steps):
             if what in {"reserve", "again"}:
                 least = used[n] + 1 if what == "again" else 0
                 most = Amounts(tokens=max(tokens, least))
-                got = await store.reserve(spender_of(lease), "w1", Amounts(tokens=least), most)
+                got = await store.write(
+                    reserve_budget, spender_of(lease), "w1", Amounts(tokens=least), most
+                )
                 if isinstance(got, Amounts):
                     aside[n] = got.tokens
                     others = sum(max(aside[m], used[m]) for m in aside if m != n)
@@ -56,7 +60,7 @@ async def _lived(steps):
                 fresh = min(tokens, max(0, aside[n] - used[n]))
                 told = PricedUsage(Amounts(tokens=fresh), priced=False)
                 heard = OutputChunk(OutputStream.OUT, at[n], at[n] + 1, (), told)
-                assert await store.hear(lease.run_id, lease.epoch, "w1", [heard])
+                assert await store.write(record_output, lease.run_id, lease.epoch, "w1", [heard])
                 at[n] += 1
                 used[n] += fresh
             elif what in {"end", "lose"}:
@@ -65,14 +69,14 @@ async def _lived(steps):
                 leases[n] = None
                 if n in aside:
                     aside[n] = used[n]
-            seen = await store.used_on(BudgetScope.TASK, task.id, DAY)
+            seen = await store.read(usage_on_day, BudgetScope.TASK, task.id, DAY)
             assert seen.used.tokens == sum(used[m] for m in aside)
             assert seen.used.tokens + seen.aside.tokens <= CAP
         for n, lease in leases.items():
             if lease is not None:
                 await bench.end(lease)
                 leases[n] = None
-        seen = await store.used_on(BudgetScope.TASK, task.id, DAY)
+        seen = await store.read(usage_on_day, BudgetScope.TASK, task.id, DAY)
         assert seen.aside == Amounts()
     finally:
         await store.close()

@@ -38,6 +38,10 @@ from rota.model.attempts import (
 from rota.model.notifications import DeliveryState
 from rota.model.runs import FINISHED, RunState
 from rota.rules.permissions import LOCAL
+from rota.store.outbox import claim_deliveries, record_delivery
+from rota.store.tasks import find_task
+from rota.store.views import get_run, list_deliveries, list_questions
+from rota.store.workers import renew_worker
 from rota.testing.fakes import FixedChance
 from tests.property.store import world
 from tests.tools.store_bench import micros
@@ -74,11 +78,11 @@ class StoreMachine(world.World):
         wait=st.sampled_from([0, 0, 15]),
     )
     def enqueue(self, task, count, wait):
-        found = self.do(self.store.find_task(self.do(self.bench.space()).id, task))
+        found = self.do(self.store.read(find_task, self.do(self.bench.space()).id, task))
         at = self.clock.now() + timedelta(seconds=wait) if wait else None
         ids = self.do(self.bench.queue(found, count, at=at))
         for run_id in ids:
-            self.take_in(self.do(self.store.get_run(run_id)))
+            self.take_in(self.do(self.store.read(get_run, run_id)))
         return multiple(*ids)
 
     @rule(
@@ -87,10 +91,10 @@ class StoreMachine(world.World):
         payload=st.integers(0, 1),
     )
     def enqueue_by_key(self, task, key, payload):
-        found = self.do(self.store.find_task(self.do(self.bench.space()).id, task))
+        found = self.do(self.store.read(find_task, self.do(self.bench.space()).id, task))
         batch = self.bench.batch(found, [payload], [key])
         ((outcome,),) = self.do(self.bench.enqueue(batch))
-        run = self.do(self.store.get_run(outcome.run_id))
+        run = self.do(self.store.read(get_run, outcome.run_id))
         assert outcome.created == (run.id not in self.model.runs)
         assert outcome.conflict == (run.payload != str(payload))
         if outcome.created:
@@ -103,7 +107,7 @@ class StoreMachine(world.World):
     @rule(worker=world.World.workers)
     def renew(self, worker):
         until = self.now + micros(world.TTL)
-        renewal = self.do(self.store.renew(worker, until))
+        renewal = self.do(self.store.write(renew_worker, worker, until))
         assert renewal.alive == self.model.holds(worker)
         if renewal.alive:
             self.model.workers[worker] = until
@@ -186,7 +190,9 @@ class StoreMachine(world.World):
 
     def letters_came(self, row, policy):
         known = self.model.deliveries
-        new = [d for d in self.do(self.store.list_deliveries(None, 10_000)) if d.id not in known]
+        new = [
+            d for d in self.do(self.store.read(list_deliveries, None, 10_000)) if d.id not in known
+        ]
         speaks = row.state in FINISHED and row.state is not RunState.CANCELLED
         assert len(new) == (policy.deliver_to is not None and speaks)
         known.update((d.id, ("pending", 0, None)) for d in new)
@@ -212,7 +218,7 @@ class StoreMachine(world.World):
     @rule(target=world.World.questions, text=st.sampled_from(["retry", "fail", None]))
     def answer_what_is_open(self, text):
         waiting = [run_id for run_id, row in self.model.runs.items() if row.state is WAITING]
-        found = self.do(self.store.list_questions(waiting))
+        found = self.do(self.store.read(list_questions, waiting))
         open_ones = [question for question in found if question.answered_at is None]
         assert {question.run_id for question in open_ones} == set(waiting)
         for question in open_ones if text else ():
@@ -246,7 +252,7 @@ class StoreMachine(world.World):
         return multiple(*self.taken(worker))
 
     def taken(self, worker):
-        letters = self.do(self.store.take_deliveries(worker, 2))
+        letters = self.do(self.store.write(claim_deliveries, worker, 2))
         for letter in letters:
             state, tries, _ = self.model.deliveries[letter.id]
             assert (state, letter.tries) == ("pending", tries + 1)
@@ -271,7 +277,7 @@ class StoreMachine(world.World):
 
     def marked(self, letter, state):
         expected = self.model.deliveries.get(letter.id, ("", 0, None))[:2]
-        marked = self.store.mark_delivery(letter, DeliveryState(state), None, self.now)
+        marked = self.store.write(record_delivery, letter, DeliveryState(state), None, self.now)
         taken = self.do(marked)
         assert taken == (expected == ("sending", letter.tries))
         if taken:

@@ -26,6 +26,9 @@ from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
+from rota.store.plans import promote_delayed
+from rota.store.views import list_deliveries, list_runs
+from rota.store.workers import prune_runs
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
 from tests.property.store.dicts import Model, Row
@@ -132,7 +135,7 @@ class World(RuleBasedStateMachine):
         except NotFound:
             done = None
         self.discover(PLANNED, {QUEUED, CANCELLED})
-        for run in self.do(self.store.list_runs(EVERYTHING)):
+        for run in self.do(self.store.read(list_runs, EVERYTHING)):
             row = self.model.runs[run.id]
             if row.task != "ticking":
                 continue
@@ -144,7 +147,11 @@ class World(RuleBasedStateMachine):
 
     def discover(self, sources, states):
         """Take in runs that came into being by themselves; return how many."""
-        new = [r for r in self.do(self.store.list_runs(EVERYTHING)) if r.id not in self.model.runs]
+        new = [
+            r
+            for r in self.do(self.store.read(list_runs, EVERYTHING))
+            if r.id not in self.model.runs
+        ]
         for run in new:
             assert run.source in sources
             assert run.state in states
@@ -183,7 +190,7 @@ class World(RuleBasedStateMachine):
         self.planning(plan(self.store))
 
     def promote(self):
-        self.do(self.store.promote(1_000))
+        self.do(self.store.write(promote_delayed, 1_000))
         self.promoted()
 
     def promoted(self):
@@ -212,7 +219,7 @@ class World(RuleBasedStateMachine):
 
     def letters_of_the_ended(self):
         known = self.model.deliveries
-        found = self.do(self.store.list_deliveries(None, 10_000))
+        found = self.do(self.store.read(list_deliveries, None, 10_000))
         known.update((d.id, ("pending", 0, None)) for d in found if d.id not in known)
 
     def expire(self):
@@ -227,12 +234,12 @@ class World(RuleBasedStateMachine):
     def prune(self):
         self.clock.advance(seconds=201)
         before = self.now - 200_000_000
-        self.do(self.store.prune(before, 10_000))
+        self.do(self.store.write(prune_runs, before, 10_000))
         gone = {i for i, r in self.model.runs.items() if r.state in FINISHED and r.ended < before}
         for run_id in gone:
             del self.model.runs[run_id]
         self.model.forget(before + micros(TTL))
-        kept = {letter.id for letter in self.do(self.store.list_deliveries(None, 10_000))}
+        kept = {letter.id for letter in self.do(self.store.read(list_deliveries, None, 10_000))}
         final = {
             i for i, (state, *_) in self.model.deliveries.items() if state in {"pending", "sending"}
         }
@@ -260,14 +267,14 @@ class World(RuleBasedStateMachine):
     def the_store_says_what_the_model_says(self):
         if not hasattr(self, "store"):
             return
-        found = {run.id: run for run in self.do(self.store.list_runs(EVERYTHING))}
+        found = {run.id: run for run in self.do(self.store.read(list_runs, EVERYTHING))}
         assert found.keys() == self.model.runs.keys()
         for run_id, row in self.model.runs.items():
             run = found[run_id]
             facts = (run.state, run.epoch, run.retries, run.losses, run.holder)
             wanted = run.cancel_requested_at is not None
             assert (*facts, wanted) == row.facts(), (run_id, row.task)
-        states = {d.id: d.state for d in self.do(self.store.list_deliveries(None, 10_000))}
+        states = {d.id: d.state for d in self.do(self.store.read(list_deliveries, None, 10_000))}
         assert states == {i: state for i, (state, *_) in self.model.deliveries.items()}
 
     @invariant()

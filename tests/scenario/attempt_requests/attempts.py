@@ -15,6 +15,7 @@ from rota.model.keys import EVERY_SCOPE, KeyScope
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.rules.permissions import LOCAL, Caller
+from rota.store.tasks import put_task
 from rota.testing.fakes import FixedChance
 from tests.tools.store_bench import Bench
 
@@ -38,7 +39,8 @@ class Talkers:
     async def task(self, name="agent", *, space="main", spec=None, thread=None, **policy):
         """Return an agent's task."""
         owner = await self.bench.space(space)
-        return await self.store.put_task(
+        return await self.store.write(
+            put_task,
             NewTask(
                 space_id=owner.id,
                 name=name,

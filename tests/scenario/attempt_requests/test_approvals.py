@@ -11,6 +11,7 @@ import pytest
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
 from rota.flow.maintain import expire
 from rota.rules.approvals import DECISIONS, decision, question_text
+from rota.store.views import list_questions
 from tests.scenario.attempt_requests.attempts import ANN
 
 DEPLOY = {"tool": "shell", "args": ["deploy", "--to", "production"], "env": {"REGION": "eu"}}
@@ -41,7 +42,7 @@ async def test_the_resumed_attempt_is_told_the_decision_with_the_hash(small, ans
     again = await small.next()
     bound = f"{answer} sha256:{question['action_hash']}"
     assert again.assignment.answers == (bound,)
-    (asked,) = await small.store.list_questions([again.run_id])
+    (asked,) = await small.store.read(list_questions, [again.run_id])
     assert bound in decision(asked)
     assert question["action"] in question_text(asked)
 

@@ -11,6 +11,7 @@ from rota.errors import Invalid, NotFound, Unavailable
 from rota.flow.define import attempt_requests
 from rota.keeper.workspace import LocalArtifactStore, artifacts_folder
 from rota.model.notifications import Attachment
+from rota.store.views import list_deliveries
 
 
 @pytest.fixture
@@ -42,23 +43,23 @@ async def test_g2_44_a_message_has_files_as_they_were_when_it_was_sent(talkers, 
     (folder / "plots" / "one.png").write_bytes(b"")
     files = ["report.pdf", "plots/one.png"]
     await agent("send_message", text="Here it is.", files=files)
-    (delivery,) = await talkers.store.list_deliveries(agent.run_id, 10)
+    (delivery,) = await talkers.store.read(list_deliveries, agent.run_id, 10)
     assert delivery.files == (enclosed("report.pdf", b"%PDF"), enclosed("plots/one.png", b""))
     again = await agent("send_message", text="Here it is.", files=files)
     assert again["again"]
     (folder / "report.pdf").write_bytes(b"%PDF 2")
     another = await agent("send_message", text="Here it is.", files=files)
     assert not another["again"]
-    assert len(await talkers.store.list_deliveries(agent.run_id, 10)) == 2
+    assert len(await talkers.store.read(list_deliveries, agent.run_id, 10)) == 2
 
 
 async def test_deferred_messages_have_files_too(talkers, shelf):
     agent = await begun(talkers)
     (shelf(talkers, agent) / "a.txt").write_bytes(b"a")
     await agent("defer_message", text="Done.", files=["a.txt"])
-    assert await talkers.store.list_deliveries(agent.run_id, 10) == []
+    assert await talkers.store.read(list_deliveries, agent.run_id, 10) == []
     assert await agent.end()
-    (delivery,) = await talkers.store.list_deliveries(agent.run_id, 10)
+    (delivery,) = await talkers.store.read(list_deliveries, agent.run_id, 10)
     assert (delivery.body, delivery.files) == ("Done.", (enclosed("a.txt", b"a"),))
 
 
@@ -75,7 +76,7 @@ async def test_nothing_but_plain_files_of_the_run_goes_with_a_message(small, she
     os.link(folder / "one", folder / "twin")
     with pytest.raises((NotFound, Invalid)):
         await agent("send_message", text="hi", files=[name])
-    assert await small.store.list_deliveries(agent.run_id, 10) == []
+    assert await small.store.read(list_deliveries, agent.run_id, 10) == []
 
 
 async def test_files_are_bounded_in_number_and_size(small, shelf, monkeypatch):

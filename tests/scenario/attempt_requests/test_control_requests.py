@@ -17,6 +17,8 @@ from rota.model.views import RunFilter
 from rota.rules.approvals import QuestionAuthor, question_in
 from rota.rules.permissions import LOCAL, OWNER, Caller
 from rota.store.sql_console import SqlResult
+from rota.store.views import list_runs
+from rota.store.workers import get_open_runs
 from tests.scenario.attempt_requests.attempts import ANN
 
 
@@ -41,7 +43,7 @@ async def decide(talkers, question, caller=LOCAL, answer="approve"):
 
 
 async def runs_of(talkers, task):
-    found = await talkers.store.list_runs(RunFilter(task_id=task.id, limit=100))
+    found = await talkers.store.read(list_runs, RunFilter(task_id=task.id, limit=100))
     return [run for run in found if run.state is not RunState.WAITING]
 
 
@@ -123,7 +125,7 @@ async def test_a_run_in_the_queue_is_cancelled_and_one_that_goes_on_told_to_stop
     question = await asks(talkers, "kill_task_run", {"run": going.run_id})
     outcome = (await decide(talkers, question))["outcome"]
     assert outcome == {"ok": True, "run": going.run_id, "state": "running"}
-    (facts,) = await talkers.store.open_runs([going.run_id])
+    (facts,) = await talkers.store.read(get_open_runs, [going.run_id])
     assert facts.cancel_requested
 
 

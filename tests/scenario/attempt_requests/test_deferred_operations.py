@@ -12,6 +12,8 @@ from rota.model.attempt_requests import MAX_DEFERRED
 from rota.model.attempts import Lost
 from rota.model.tasks import OnLost
 from rota.rules.permissions import LOCAL
+from rota.store.tasks import get_seen, list_state, put_state
+from rota.store.views import list_deliveries
 from tests.contract.store.talking import AGAIN
 from tests.scenario.attempt_requests.attempts import COMMANDS
 from tests.tools.store_bench import failed
@@ -33,9 +35,9 @@ FIELDS = {
 
 
 async def nothing_was_done(talkers, task):
-    assert await talkers.store.list_deliveries(None, 10) == []
-    assert await talkers.store.list_state(task.id, "", 10) == []
-    assert await talkers.store.get_seen(task.id, "default", "a") is None
+    assert await talkers.store.read(list_deliveries, None, 10) == []
+    assert await talkers.store.read(list_state, task.id, "", 10) == []
+    assert await talkers.store.read(get_seen, task.id, "default", "a") is None
     assert await talkers.bench.claim() == []
 
 
@@ -68,11 +70,11 @@ async def test_an_attempt_that_has_lost_its_run_says_nothing_any_more(small, nam
 async def test_a_message_goes_to_the_thread_at_once_whatever_becomes_of_the_run(small):
     agent = await small.begin(await small.task(thread="cli:default"))
     told = await agent("send_message", text="I have begun.")
-    (delivery,) = await small.store.list_deliveries(agent.run_id, 10)
+    (delivery,) = await small.store.read(list_deliveries, agent.run_id, 10)
     assert (delivery.channel, delivery.target, delivery.body) == ("cli", "default", "I have begun.")
     assert (told["again"], told["result"]) == (False, {"delivery": delivery.id})
     assert await agent.end(failed())
-    assert len(await small.store.list_deliveries(agent.run_id, 10)) == 1
+    assert len(await small.store.read(list_deliveries, agent.run_id, 10)) == 1
 
 
 @pytest.mark.parametrize("space", ["main", "ann"])
@@ -88,7 +90,7 @@ async def test_a_place_that_a_channel_leads_to_is_preferred_and_any_other_warned
     agent = await small.begin(await small.task("mute", space=space, thread=f"cli:{space}"))
     assert (await agent("defer_alert", text="four"))["warning"] is None
     assert await agent.end()
-    sent = await small.store.list_deliveries(None, 10)
+    sent = await small.store.read(list_deliveries, None, 10)
     places = {each.body: f"{each.channel}:{each.target}" for each in sent}
     assert places == {"one": "log:ann", "two": f"cli:{space}", "four": "log:"}
 
@@ -104,7 +106,7 @@ async def test_a_retried_run_is_told_that_it_has_sent_its_message(talkers):
     other = await again("send_message", text="Something else", to="log:ann")
     assert not other["again"]
     assert (await again("send_message", text="Something else", to="log:ann"))["again"]
-    assert len(await talkers.store.list_deliveries(agent.run_id, 10)) == 2
+    assert len(await talkers.store.read(list_deliveries, agent.run_id, 10)) == 2
 
 
 async def test_what_a_script_did_itself_is_kept_for_its_next_attempt(small):
@@ -130,7 +132,7 @@ async def test_an_attempt_of_a_member_speaks_only_where_its_run_is_heard(small):
                 await agent(name, text="hello", to=where)
     with pytest.raises(Invalid, match="channel:target"):
         await agent("send_message", text="hello", to="nowhere")
-    assert len(await small.store.list_deliveries(agent.run_id, 10)) == 3
+    assert len(await small.store.read(list_deliveries, agent.run_id, 10)) == 3
 
 
 async def test_everything_deferred_happens_with_the_success(talkers):
@@ -142,14 +144,16 @@ async def test_everything_deferred_happens_with_the_success(talkers):
     put = await agent("defer_message", text="The mail", to="email:ann@example.org", name="mail")
     assert (put["put"], put["effect"]) == ("deferred", None)
     await agent("defer_alert", text="Look at this.")
-    await talkers.store.put_state(task.id, "gone", "1", "ann")
-    assert [d.body for d in await talkers.store.list_deliveries(None, 10)] == []
+    await talkers.store.write(put_state, task.id, "gone", "1", "ann")
+    assert [d.body for d in await talkers.store.read(list_deliveries, None, 10)] == []
     assert await agent.end()
-    kept = await talkers.store.list_state(task.id, "", 10)
+    kept = await talkers.store.read(list_state, task.id, "", 10)
     assert [(one.key, json.loads(one.value)) for one in kept] == [("cursor", {"page": 2})]
-    sent = {(d.channel, d.target): d.body for d in await talkers.store.list_deliveries(None, 10)}
+    sent = {
+        (d.channel, d.target): d.body for d in await talkers.store.read(list_deliveries, None, 10)
+    }
     assert sent["email", "ann@example.org"] == "The mail"
-    assert {d.body for d in await talkers.store.list_deliveries(None, 10)} == {
+    assert {d.body for d in await talkers.store.read(list_deliveries, None, 10)} == {
         "The mail", "Look at this.", "done",
     }  # fmt: skip
 
@@ -214,4 +218,4 @@ async def test_the_same_effect_is_deferred_once_and_never_after_it_was_done(smal
     put = await again("defer_message", **said)
     assert (put["put"], put["effect"]["again"]) == ("already_done", True)
     assert await again.end()
-    assert len(await small.store.list_deliveries(None, 10)) == 1
+    assert len(await small.store.read(list_deliveries, None, 10)) == 1

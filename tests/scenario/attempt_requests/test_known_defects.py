@@ -9,6 +9,8 @@ from rota.flow.settle import running
 from rota.model.attempts import AttemptReport, Succeeded, WaitingForAnswer
 from rota.rules.settlement import SettlementContext, settle
 from rota.store.settlement import settle as write_settlements
+from rota.store.tasks import get_seen, list_state
+from rota.store.views import list_deliveries
 from tests.contract.store.talking import AGAIN
 from tests.tools.power_cut import cut_at_every_query
 from tests.tools.store_bench import failed
@@ -23,13 +25,13 @@ async def deferred(agent):
 
 async def done(talkers, task):
     """Return how often each deferred thing has been done."""
-    seen = await talkers.store.get_seen(task.id, "default", "t-1")
-    kept = await talkers.store.list_state(task.id, "", 10)
+    seen = await talkers.store.read(get_seen, task.id, "default", "t-1")
+    kept = await talkers.store.read(list_state, task.id, "", 10)
     runs = await talkers.person("list_runs", task="once-agent")
     return {
         "state": [int(one.value) for one in kept],
         "seen": 0 if seen is None else seen.count,
-        "mails": len(await talkers.store.list_deliveries(None, 10)),
+        "mails": len(await talkers.store.read(list_deliveries, None, 10)),
         "subtasks": len(runs["runs"]),
     }
 

@@ -14,7 +14,8 @@ from rota.flow.maintain import NO_ANSWER, expire
 from rota.model.attempts import Cancelled, Succeeded
 from rota.rules.approvals import decision
 from rota.rules.permissions import OWNER
-from rota.store.sqlite.store import SqliteStore
+from rota.store.sqlite.database import SqliteDatabase
+from rota.store.views import list_questions
 from tests.contract.store.talking import AGAIN
 from tests.scenario.attempt_requests.attempts import ANN, Talkers
 from tests.tools.store_bench import Bench, failed
@@ -48,7 +49,7 @@ async def test_the_resumed_attempt_is_told_what_it_asked_and_was_answered(small)
     await small.person("answer_run", run=agent.run_id, answer="red")
     again = await small.next()
     assert (again.lease.cause, again.assignment.answers) == ("resume", ("red",))
-    asked = [q for q in await small.store.list_questions([again.run_id]) if q.kind in ASKED]
+    asked = [q for q in await small.store.read(list_questions, [again.run_id]) if q.kind in ASKED]
     assert [(question.question, decision(question)) for question in asked] == [
         ("Which colour?", "red")
     ]
@@ -58,11 +59,11 @@ async def test_the_resumed_attempt_is_told_what_it_asked_and_was_answered(small)
 def made(request, tmp_path, clock):
     """Makes a store on the same database, as another process would."""
     if request.param == "sqlite":
-        return lambda: SqliteStore(str(tmp_path / "rota.db"), clock)
+        return lambda: SqliteDatabase(str(tmp_path / "rota.db"), clock)
     address = request.getfixturevalue("postgres_address")
-    from rota.store.postgres.store import PostgresStore
+    from rota.store.postgres.database import PostgresDatabase
 
-    return lambda: PostgresStore(address, clock, own_clock=True)
+    return lambda: PostgresDatabase(address, clock, own_clock=True)
 
 
 async def test_an_answer_after_a_reboot_three_days_later_from_another_door_counts_once(
@@ -194,5 +195,5 @@ async def test_a_request_that_comes_again_is_answered_as_before(small):
     with pytest.raises(Conflict, match="asked already"):
         await agent("ask_user", request="r-2", question="Or shall I?")
     assert await agent.end()
-    assert len(await small.store.list_questions([agent.run_id])) == 1
+    assert len(await small.store.read(list_questions, [agent.run_id])) == 1
     assert json.loads(json.dumps(first)) == first

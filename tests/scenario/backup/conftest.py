@@ -6,8 +6,8 @@ import apsw
 import asyncpg
 import pytest
 
-from rota.store.postgres.store import PostgresStore
-from rota.store.sqlite.store import SqliteStore
+from rota.store.postgres.database import PostgresDatabase
+from rota.store.sqlite.database import SqliteDatabase
 
 READ = "select * from {} order by 1, 2"
 OF_THE_SERVER = "xact"
@@ -26,7 +26,7 @@ class FilePlace:
         self._clock = clock
 
     def store(self, name="one"):
-        return SqliteStore(str(self._folder / f"{name}.db"), self._clock)
+        return SqliteDatabase(str(self._folder / f"{name}.db"), self._clock)
 
     async def rows(self, name="one"):
         connection = apsw.Connection(str(self._folder / f"{name}.db"))
@@ -43,7 +43,7 @@ class ServerPlace:
         self._clock = clock
 
     def store(self, name="one"):
-        return PostgresStore(self._addresses[name], self._clock, own_clock=True)
+        return PostgresDatabase(self._addresses[name], self._clock, own_clock=True)
 
     async def rows(self, name="one"):
         connection = await asyncpg.connect(self._addresses[name])

@@ -19,7 +19,19 @@ from rota.model.runs import RunState
 from rota.model.tasks import NewTask, TaskKind
 from rota.model.threads import MessageFile, NewFile, NewMessage
 from rota.model.views import RunFilter
-from rota.store.sqlite.store import MemoryStore
+from rota.store.outbox import claim_deliveries
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.tasks import put_task
+from rota.store.threads import add_message, list_messages, read_message_file
+from rota.store.views import (
+    get_run,
+    list_deliveries,
+    list_questions,
+    list_runs,
+    list_tasks,
+    list_workers,
+)
+from rota.store.workers import prune_runs, renew_worker
 from rota.testing.fakes import FixedChance
 from rota.timing.zones import zone
 from tests.tools.store_bench import Bench
@@ -57,11 +69,11 @@ async def test_what_is_restored_as_it_stood_is_what_was_backed_up(place, filled,
     found["events"] = found["events"][: len(rows["events"])]
     assert found == rows
     store = await opened_at("two")
-    assert store.incarnation == done.incarnation
+    assert store.database.incarnation == done.incarnation
     assert (await verify(store)).clean
-    ids = {run.id for run in await store.list_runs(RunFilter(limit=1_000))}
+    ids = {run.id for run in await store.read(list_runs, RunFilter(limit=1_000))}
     bench = Bench(store, None)
-    (task, *_) = await store.list_tasks(None)
+    (task, *_) = await store.read(list_tasks, None)
     assert (await bench.queue(task))[0] == max(ids) + 1
 
 
@@ -71,18 +83,24 @@ async def test_files_of_messages_come_back_byte_for_byte(place, opened_at, clock
     content = bytes(range(256)) * 300 + b"\\N\t\n"
     facts = MessageFile("a.png", "image/png", len(content), hashlib.sha256(content).hexdigest())
     files = (NewFile(facts, content), NewFile(facts._replace(name="b", size=0), b""))
-    said = await store.say(NewMessage(space.id, "cli:default", "ann", "", files=files), None)
+    said = await store.write(
+        add_message, NewMessage(space.id, "cli:default", "ann", "", files=files), None
+    )
     made = await back_up(store, str(tmp_path / "backup.zip"))
     await store.close()
     assert made.rows["message_files"] == 2
     await restore(place.store("two"), made.path)
     store = await opened_at("two")
-    (found,) = await store.list_messages("cli:default", None, 1 << 62, 10)
+    (found,) = await store.read(list_messages, "cli:default", None, 1 << 62, 10)
     assert found.files == said.files
-    assert [await store.message_content(said.id, at) for at in range(3)] == [content, b"", None]
+    assert [await store.read(read_message_file, said.id, at) for at in range(3)] == [
+        content,
+        b"",
+        None,
+    ]
     clock.advance(timedelta(days=1))
-    await store.prune(store.now(), 100)
-    assert await store.message_content(said.id, 0) is None
+    await store.write(prune_runs, store.now(), 100)
+    assert await store.read(read_message_file, said.id, 0) is None
 
 
 async def test_after_a_restore_nothing_since_the_backup_is_done_again(
@@ -95,11 +113,11 @@ async def test_after_a_restore_nothing_since_the_backup_is_done_again(
     assert (await verify(store)).violations == ()
     assert done.passage.slots > 8_640  # every ten seconds of a day, and every five minutes
     assert done.passage.messages == 2
-    states = {d.state for d in await store.list_deliveries(None, 100)}
+    states = {d.state for d in await store.read(list_deliveries, None, 100)}
     assert states == {DeliveryState.SENT, DeliveryState.DEAD, DeliveryState.UNKNOWN}
-    assert await store.take_deliveries("w1", 10) == []
+    assert await store.write(claim_deliveries, "w1", 10) == []
     await Bench(store, clock).plan()
-    (task,) = [task for task in await store.list_tasks(None) if task.name == "ticking"]
+    (task,) = [task for task in await store.read(list_tasks, None) if task.name == "ticking"]
     assert {row[0] for row in rows["runs"]} == {row[0] for row in (await place.rows("two"))["runs"]}
     span = WhySpan(start=clock.now() - timedelta(minutes=5), end=clock.now())
     story = explain(await load_facts(store, task, span), zone("UTC")).stories[0]
@@ -144,18 +162,18 @@ async def test_what_was_running_is_given_back_and_old_leases_count_no_more(
 ):
     backup, _ = filled
     old = await opened_at()
-    leases = {run.id: run for run in await old.list_runs(RunFilter(state=RunState.RUNNING))}
+    leases = {run.id: run for run in await old.read(list_runs, RunFilter(state=RunState.RUNNING))}
     assert leases
     await old.close()
     clock.advance(2 * DAY)
     done = await restore(place.store(), backup.path, force=True)
     store = await opened_at()
     assert done.passage.running == len(leases)
-    assert await store.list_workers() == []
-    assert not (await store.renew("w1", store.now() + 1)).alive
+    assert await store.read(list_workers) == []
+    assert not (await store.write(renew_worker, "w1", store.now() + 1)).alive
     assert await rescue(store, FixedChance(), fence=True) == len(leases)
     for run_id, was in leases.items():
-        run = await store.get_run(run_id)
+        run = await store.read(get_run, run_id)
         assert (run.state, run.epoch, run.cause) == (RunState.QUEUED, was.epoch, "lost")
     assert (await verify(store)).clean
 
@@ -168,8 +186,10 @@ async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
     bench.routes.append("agent")
     space = await bench.space()
     (run_id,) = await bench.queue(
-        await store.put_task(
-            NewTask(space_id=space.id, name="look", route="agent", kind=TaskKind.AGENT), None
+        await store.write(
+            put_task,
+            NewTask(space_id=space.id, name="look", route="agent", kind=TaskKind.AGENT),
+            None,
         )
     )
     await bench.claim_one()
@@ -178,8 +198,8 @@ async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
     await restore(place.store(), made.path, force=True)
     store = await opened_at()
     assert await rescue(store, FixedChance(), fence=True) == 1
-    assert (await store.get_run(run_id)).state is RunState.WAITING
-    (question,) = await store.list_questions([run_id])
+    assert (await store.read(get_run, run_id)).state is RunState.WAITING
+    (question,) = await store.read(list_questions, [run_id])
     assert (question.question, question.context) == (
         "This run was lost while it was running. Run it again?",
         "it was going on when the backup was taken that has been restored",
@@ -192,7 +212,7 @@ async def test_ids_that_were_given_out_since_are_not_given_again(place, filled, 
     await restore(place.store("two"), backup.path)
     store = await opened_at("two")
     bench = Bench(store, clock)
-    (task, *_) = await store.list_tasks(None)
+    (task, *_) = await store.read(list_tasks, None)
     (run_id,) = await bench.queue(task)
     assert run_id >= max(row[0] for row in rows["runs"]) + 86_400_000
     assert run_id % 1_000_000 == 1
@@ -247,9 +267,9 @@ async def test_a_backup_in_the_middle_of_work_is_one_moment(place, opened_at, cl
 
 async def test_a_store_in_memory_says_that_it_cannot(clock, tmp_path):
     with pytest.raises(Unavailable, match="in memory"):
-        await back_up(MemoryStore(clock), str(tmp_path / "x"))
+        await back_up(MemoryDatabase(clock), str(tmp_path / "x"))
     with pytest.raises(Unavailable, match="into memory"):
-        await restore(MemoryStore(clock), str(tmp_path / "x"))
+        await restore(MemoryDatabase(clock), str(tmp_path / "x"))
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)

@@ -24,7 +24,7 @@ CHILD = """
 import os, signal, sys
 from rota.cli.main import main
 import rota.cli.command_line, rota.cli.database
-import rota.store.sqlite.store, rota.app.settings
+import rota.store.sqlite.database, rota.app.settings
 watched = {"open", "os.rename", "os.remove", "os.link"}
 n = code = 0
 while code == 0:

@@ -15,8 +15,9 @@ from rota.flow.observe.verification import verify
 from rota.library.rota import Rota
 from rota.model.runs import FINISHED, RunState
 from rota.model.views import RunFilter
-from rota.store.postgres.store import PostgresStore
-from rota.store.sqlite.store import SqliteStore
+from rota.store.postgres.database import PostgresDatabase
+from rota.store.sqlite.database import SqliteDatabase
+from rota.store.views import list_runs
 from tests.tools.store_bench import Bench
 
 ROOMS = range(70)
@@ -49,7 +50,7 @@ async def test_whatever_room_is_left_nothing_acknowledged_is_lost(disk, clock, o
         assert refused
     disk.free()
     await work()
-    runs = {run.id: run for run in await store.list_runs(RunFilter(limit=10_000))}
+    runs = {run.id: run for run in await store.read(list_runs, RunFilter(limit=10_000))}
     assert queued <= runs.keys()
     assert {runs[run_id].state for run_id in ended} == {RunState.SUCCEEDED}
     assert set(refused) == {" no room is left on its disk, free some and it goes on"}
@@ -84,7 +85,9 @@ async def test_work_goes_on_when_there_is_room_again(disk):
         assert "no room is left" in settler.last_error
         disk.free()
         settler.wake()
-        while not all(run.state in FINISHED for run in await rota.store.list_runs(RunFilter())):
+        while not all(
+            run.state in FINISHED for run in await rota.store.read(list_runs, RunFilter())
+        ):
             await asyncio.sleep(0.01)
         await rota.crew.stop()
         await working
@@ -94,9 +97,9 @@ async def test_work_goes_on_when_there_is_room_again(disk):
 async def test_a_database_that_cannot_be_made_is_one_sentence(disk, clock):
     disk.fill()
     with pytest.raises(Unavailable, match="no room is left|check it and the system's log"):
-        await SqliteStore(str(disk.folder / "rota.db"), clock).open()
+        await SqliteDatabase(str(disk.folder / "rota.db"), clock).open()
     disk.free()
-    store = SqliteStore(str(disk.folder / "rota.db"), clock)
+    store = SqliteDatabase(str(disk.folder / "rota.db"), clock)
     await store.open()
     await store.close()
 
@@ -122,18 +125,18 @@ async def test_a_backup_that_finds_no_room_leaves_nothing(disk, clock, opened_fi
 
 async def test_a_restore_that_finds_no_room_leaves_the_old_database(disk, clock, tmp_path):
     path = str(disk.folder / "rota.db")
-    store = SqliteStore(path, clock)
+    store = SqliteDatabase(path, clock)
     await store.open()
     bench = Bench(store, clock)
     await bench.queue(await bench.task(), 3_000)
     backup = await store.backup(str(tmp_path / "backup.zip"))
     await bench.queue(await bench.task())
-    before = store.incarnation
+    before = store.database.incarnation
     await store.close()
     for pages in range(0, 1_500, 60):
         disk.fill(pages)
         try:
-            await SqliteStore(path, clock).restore(backup.path, None, force=True)
+            await SqliteDatabase(path, clock).restore(backup.path, None, force=True)
         except Unavailable as fault:
             assert "no space left on device" in str(fault) or "no room is left" in str(fault)
             disk.free()
@@ -144,7 +147,7 @@ async def test_a_restore_that_finds_no_room_leaves_the_old_database(disk, clock,
         else:
             break
     assert pages > 60
-    again = SqliteStore(path, clock)
+    again = SqliteDatabase(path, clock)
     await again.look()
     assert (await verify(again)).counts["runs"] == 3_000
     await again.close()
@@ -153,7 +156,7 @@ async def test_a_restore_that_finds_no_room_leaves_the_old_database(disk, clock,
 async def test_a_server_without_room_is_survived(disk, clock, postgres_server, postgres_address):
     owner, name = postgres_server.folder.stat(), f"small_{os.getpid()}"
     os.chown(disk.folder, owner.st_uid, owner.st_gid)
-    store = PostgresStore(postgres_address, clock, own_clock=True)
+    store = PostgresDatabase(postgres_address, clock, own_clock=True)
     await store.open()
     bench = Bench(store, clock)
     task = await bench.task()
@@ -168,7 +171,7 @@ async def test_a_server_without_room_is_survived(disk, clock, postgres_server, p
                 queued.update(await bench.queue(task, 100))
         disk.free()
         queued.update(await bench.queue(task, 100))
-        found = {run.id for run in await store.list_runs(RunFilter(limit=100_000))}
+        found = {run.id for run in await store.read(list_runs, RunFilter(limit=100_000))}
         assert queued <= found
         assert (await verify(store)).violations == ()
     finally:

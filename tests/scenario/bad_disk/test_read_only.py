@@ -14,7 +14,7 @@ from rota.flow.observe.verification import verify
 from rota.library.rota import Rota
 from rota.model.runs import RunState
 from rota.runtime.clock import SystemClock
-from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.database import PostgresDatabase
 from tests.tools.store_bench import Bench
 
 WRITING = (
@@ -136,17 +136,17 @@ async def test_a_server_that_only_allows_reading_is_survived(postgres_address):
 
 
 async def test_a_server_that_only_allows_reading_can_be_looked_at(postgres_address):
-    store = PostgresStore(postgres_address, SystemClock())
+    store = PostgresDatabase(postgres_address, SystemClock())
     await store.open()
     bench = Bench(store, SystemClock())
     await bench.queue(await bench.task(), 3)
     await store.close()
     await set_read_only(postgres_address, "on")
-    await store.look()
+    await store.open_read_only()
     assert (await verify(store)).counts["runs"] == 3
     await store.close()
     with pytest.raises(Unavailable, match="it may only be read"):
-        store = PostgresStore(postgres_address, SystemClock())
+        store = PostgresDatabase(postgres_address, SystemClock())
         await store.open()
         try:
             await Bench(store, SystemClock()).task("another")

@@ -12,7 +12,7 @@ import pytest
 from rota.app.discovery import find_daemon_address
 from rota.errors import Unavailable
 from rota.flow.observe.readiness import readiness
-from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.database import PostgresDatabase
 from tests.scenario.bad_disk.test_read_only import set_read_only
 from tests.system.conftest import House
 from tests.tools.store_bench import Bench
@@ -99,7 +99,7 @@ async def test_looking_whether_it_is_ready_writes_nothing(disk, clock, opened_fi
 
 
 async def test_a_server_that_refuses_writes_is_told(postgres_address, clock):
-    store = PostgresStore(postgres_address, clock, own_clock=True)
+    store = PostgresDatabase(postgres_address, clock, own_clock=True)
     await store.open()
     bench = Bench(store, clock)
     task = await bench.task()

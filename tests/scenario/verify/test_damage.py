@@ -366,7 +366,7 @@ async def damaged(store, names, statements):
 
 
 async def test_what_was_damaged_is_found_and_nothing_else(busy):
-    names = Names("rota." if busy.store.elsewhere else "")
+    names = Names("rota." if busy.store.remote else "")
     wrong = {}
     for what, (invariant, *statements) in DAMAGE.items():
         found = await damaged(busy.store, names, statements)
@@ -377,7 +377,7 @@ async def test_what_was_damaged_is_found_and_nothing_else(busy):
 
 
 async def test_what_is_wrong_with_a_ledger_row_names_its_schedule_and_whether_it_is_gone(busy):
-    names = Names("rota." if busy.store.elsewhere else "")
+    names = Names("rota." if busy.store.remote else "")
     _, miscounted = DAMAGE["a ledger row that tells of too many slots"]
     gone = "update {schedules} set deleted_at = updated_at where name = 'cron'"
     for statements, end in (((miscounted,), ")"), ((miscounted, gone), ", deleted since)")):

@@ -11,7 +11,9 @@ from rota.model.attempts import Assignment, AttemptReport, Succeeded
 from rota.model.runs import RunState
 from rota.model.tasks import After, Overlap
 from rota.model.verification import MEANINGS, Invariant
+from rota.store.tasks import put_schedule
 from rota.store.verification import PAGE
+from rota.store.workers import prune_runs
 from rota.testing.fakes import FixedChance
 from tests.tools.store_bench import micros
 
@@ -94,7 +96,7 @@ async def test_a_rule_that_cannot_be_read_is_said_to_be_unseen(desk):
     stored = await desk.planned(await desk.task(), every="1h")
     record = {"task_id": stored.task_id, "name": stored.name, "rule": "{}", "generation": 2}
     now = desk.store.now()
-    await desk.store.put_schedule({**record, "cursor": now, "next_at": now})
+    await desk.store.write(put_schedule, {**record, "cursor": now, "next_at": now})
     await desk.plan()
     found = await verify(desk.store)
     assert found.clean
@@ -109,7 +111,7 @@ async def test_what_was_pruned_is_not_missed(bench):
         await bench.plan()
         for lease in await bench.claim():
             await bench.end(lease)
-    await bench.store.prune(bench.store.now() - micros(timedelta(seconds=95)), 1_000)
+    await bench.store.write(prune_runs, bench.store.now() - micros(timedelta(seconds=95)), 1_000)
     found = await verify(bench.store)
     assert found.clean
     assert found.counts["runs"] == 10

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from rota.flow.observe.verification import verify
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
-from rota.store.sqlite.store import SqliteStore
+from rota.store.sqlite.database import SqliteDatabase
+from rota.store.tasks import find_task
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
 from tests.tools.store_bench import Bench
@@ -46,14 +47,14 @@ async def declare(bench: Bench) -> None:
 
 async def live(path: str, begin: datetime, end: datetime) -> None:
     clock = VirtualClock(begin)
-    store = SqliteStore(path, clock)
+    store = SqliteDatabase(path, clock)
     await store.open()
     bench = Bench(store, clock)
     settings = SupervisorSettings(worker_id="w", home=path, host="here", pid=1)
     crew = Supervisor(store, [], {}, settings, clock, FixedChance())
     await crew.start()
     space = await bench.space()
-    if await store.find_task(space.id, "cron") is None:
+    if await store.read(find_task, space.id, "cron") is None:
         await declare(bench)
     while clock.now() < end:
         await bench.plan()

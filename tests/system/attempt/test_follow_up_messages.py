@@ -80,7 +80,7 @@ def test_a_program_is_told_what_is_said_while_it_works(talk):
 
 @pytest.mark.parametrize(
     "fault",
-    ["box_message.begin", "hear.committed", "take_messages.begin", "take_messages.committed"],
+    ["record_mailbox_number.begin", "record_output.committed", "acknowledge_messages.begin", "acknowledge_messages.committed"],
 )  # fmt: skip
 def test_a_daemon_that_dies_on_the_way_loses_no_message_and_gives_none_twice(talk, fault):
     talk.up()

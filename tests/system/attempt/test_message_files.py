@@ -130,7 +130,7 @@ def test_a_retry_finds_them_again_and_nothing_of_the_try_before(kept):
     assert f"/{run['id']}-2/" in found["box"], found
 
 
-@pytest.mark.parametrize("fault", ["kept.written", "begin_kept.committed", "kept.started"])
+@pytest.mark.parametrize("fault", ["kept.written", "record_launch.committed", "kept.started"])
 def test_a_daemon_that_dies_on_the_way_loses_no_file(kept, fault):
     make(kept, AGENT)
     said = kept.json("say", HERE, "Here.", "--file", __file__)

@@ -49,11 +49,13 @@ def until_told(talk, words):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("fault", ["begin_kept.committed", "hear.begin", "hear.committed", "none"])
+@pytest.mark.parametrize(
+    "fault", ["record_launch.committed", "record_output.begin", "record_output.committed", "none"]
+)
 def test_each_result_reaches_people_once_whenever_the_daemon_dies(talk, fault):
-    talk.up(**({"ROTA_FAULT": f"{fault}:1:kill"} if fault == "begin_kept.committed" else {}))
+    talk.up(**({"ROTA_FAULT": f"{fault}:1:kill"} if fault == "record_launch.committed" else {}))
     number = say(talk, "zero")["reader"]
-    if fault == "begin_kept.committed":
+    if fault == "record_launch.committed":
         talk.daemon.wait()
         talk.up()
     until(talk, number, lambda run: run["logs"])

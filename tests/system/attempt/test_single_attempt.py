@@ -22,6 +22,8 @@ from rota.model.tasks import NewTask, Policy, Retry, TaskKind
 from rota.ports.executor import ProcessTreeMode
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.runtime.worker import AttemptStop
+from rota.store.tasks import put_task
+from rota.store.views import list_attempts
 from tests.system.attempt.family import NAMES, WORDS, together
 
 SHORT = timedelta(milliseconds=600)
@@ -68,8 +70,8 @@ class Machine:
 
     async def queue(self, policy):
         owner = await self.desk.space("main")
-        task = await self.desk.store.put_task(
-            NewTask(
+        task = await self.desk.store.write(
+            put_task, NewTask(
                 space_id=owner.id, name="family", title="", kind=TaskKind.SCRIPT, route="script",
                 spec={"command": ["python3", "family.py"]}, policy=policy, origin="api",
             ),
@@ -99,7 +101,7 @@ class Machine:
     async def ended(self, run_id):
         while await self.desk.state(run_id) not in FINISHED:
             await self.tick()
-        return await self.desk.store.list_attempts(run_id)
+        return await self.desk.store.read(list_attempts, run_id)
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ async def test_strays_are_found_by_their_marker_before_the_run_is_tried_again(ma
         await machine.lived(2)
         machine.outwit()
         await machine.lived(3)
-        (first, second) = await machine.desk.store.list_attempts(run_id)
+        (first, second) = await machine.desk.store.read(list_attempts, run_id)
         machine.crew.worker.stop_run(run_id, AttemptStop.CANCEL)
         attempts = await machine.ended(run_id)
     for attempt in (first, second):

@@ -108,7 +108,7 @@ def test_a_request_is_answered_though_the_daemon_died_on_it(caller, case, stage)
 
 
 def test_what_reaches_beyond_the_database_stays_in_doubt_and_is_not_done_twice(caller):
-    caller.dies("note_request.committed", *SECRET)
+    caller.dies("record_request.committed", *SECRET)
     for _ in range(2):
         status, told, again = caller.ask(*SECRET, key="once")
         assert (status, told["error"]["code"], again) == (409, "in_doubt", False)

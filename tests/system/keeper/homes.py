@@ -16,7 +16,7 @@ from rota.ports.agent import AgentWorkspace, PreparedProgram
 
 PLAIN = ProcessExecutor(Interpreter.running(), hierarchy=None, certain_kill=True)
 BOUNDS = ResourceLimits(hard_seconds=60.0, grace_seconds=0.1)
-LOOK_SECONDS = 0.05
+RETRY_SECONDS = 0.05
 
 
 class Home:
@@ -59,12 +59,12 @@ class Home:
     async def runs(self, kept):
         """Return what is seen of a try once its program runs."""
         while (sign := await self.yard.take_sample(kept)).state != "running":
-            await self.yard.wait_for_change(kept, LOOK_SECONDS)
+            await self.yard.wait_for_change(kept, RETRY_SECONDS)
         return sign
 
     async def ending(self, kept):
         while (ending := self.yard.exit_record(kept)) is None:
-            await self.yard.wait_for_change(kept, LOOK_SECONDS)
+            await self.yard.wait_for_change(kept, RETRY_SECONDS)
         return ending
 
     async def close(self):

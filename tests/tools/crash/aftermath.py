@@ -138,7 +138,7 @@ def rota_to_come() -> Path:
 
 
 DRIVERS: Final[dict[str, type[Driver]]] = {
-    "prune": Pruning,
+    "prune_runs": Pruning,
     "migrate": Upgrading,
     "snapshot": Upgrading,
 }

@@ -17,10 +17,12 @@ from rota.flow.define.runs import batch_of, make_template
 from rota.flow.lookup import get_task
 from rota.model.runs import Question, RunSource
 from rota.model.settlement import ApprovedAction
-from rota.ports.store import Store
 from rota.rules.approvals import APPROVE
 from rota.rules.permissions import LOCAL
 from rota.rules.settlement import SettlementContext, settle_answer
+from rota.store import settlement as store_settlement
+from rota.store.store import Store
+from rota.store.workers import get_open_runs
 from tests.tools.crash.evidence import Evidence
 
 Patiently = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -31,12 +33,12 @@ FIELD = "approved"
 async def approve(store: Store, question: Question, patiently: Patiently) -> None:
     """Approve a question, whose answer queues a run; IllegalMove if it is closed."""
     task = await patiently(partial(get_task, store, LOCAL, TASK))
-    (facts,) = await patiently(partial(store.open_runs, [question.run_id]))
+    (facts,) = await patiently(partial(store.read, get_open_runs, [question.run_id]))
     context = SettlementContext(policy=task.policy, now=store.now())
     template = make_template(task, RunSource.ENQUEUE, store.now())
     deed = ApprovedAction(queues=batch_of(template, {FIELD: question.id}))
     settlement = settle_answer(facts, question.id, question.kind, APPROVE, "caller", context)
-    if await patiently(partial(store.approve, settlement, deed)) is None:
+    if await patiently(partial(store.write, store_settlement.approve, settlement, deed)) is None:
         raise IllegalMove(facts.state, "be answered: the question is closed")
 
 

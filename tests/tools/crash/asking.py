@@ -26,9 +26,13 @@ from rota.model.json import to_json
 from rota.model.runs import FINISHED, Run, RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Overlap, Policy, TaskKind
-from rota.ports.store import Store
 from rota.rules.effects import effect_slot
 from rota.rules.permissions import LOCAL
+from rota.store.attempt_requests import defer_operations
+from rota.store.notifications import set_notification_target
+from rota.store.store import Store
+from rota.store.tasks import add_space, find_space, get_seen
+from rota.store.views import get_run, list_deliveries, list_questions
 from tests.tools.crash.cases import Blow
 from tests.tools.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, verified
 from tests.tools.crash.kept import KeptDriver
@@ -37,7 +41,7 @@ from tests.tools.crash.processes import wait_for
 TASK: Final = "asking"
 TOLD: Final = [("notice", "home"), ("notice", "ops"), ("result", "home")]
 """What people are told of each run: its question in two places, and its result."""
-LOOK_SECONDS: Final = 0.03
+RETRY_SECONDS: Final = 0.03
 LAST_MOMENT: Final = 2.0
 """How long a daemon has to die after the commit that ends its run."""
 BLOW_SECONDS: Final = 30.0
@@ -74,9 +78,9 @@ class AskingDriver(KeptDriver):
 
     async def _define(self, store: Store) -> None:
         try:
-            await store.find_space("main")
+            await store.read(find_space, "main")
         except NotFound:
-            await store.add_space("main", SpaceRole.MAIN, "UTC")
+            await store.write(add_space, "main", SpaceRole.MAIN, "UTC")
         await tasks.put_task(
             store,
             LOCAL,
@@ -86,8 +90,8 @@ class AskingDriver(KeptDriver):
             spec={"command": ["python3", "program.py", self._token]},
             policy=Policy(overlap=Overlap.ALLOW, deliver_to="log:home"),
         )
-        space = await store.find_space("main")
-        await store.set_preference(space.id, "log", "ops", 0, usual=False)
+        space = await store.read(find_space, "main")
+        await store.write(set_notification_target, space.id, "log", "ops", 0, usual=False)
 
     def _let_end(self) -> None:
         """Start one more daemon: it finds nothing to do, and ends when it is told to."""
@@ -110,7 +114,7 @@ class AskingDriver(KeptDriver):
             if time.monotonic() > deadline:
                 self._complain(f"run {run_id} did not come to its end at {blow}")
                 break
-            time.sleep(LOOK_SECONDS)
+            time.sleep(RETRY_SECONDS)
         struck = struck or wait_for(lambda: not daemon.alive, LAST_MOMENT)
         self.result.struck += struck
         if not struck:
@@ -122,13 +126,13 @@ class AskingDriver(KeptDriver):
 
     async def _step(self, store: Store, run_id: RunId) -> bool:
         """Do what is next for a run; true if it has ended."""
-        run = await store.get_run(run_id)
+        run = await store.read(get_run, run_id)
         if run is None or run.state in FINISHED:
             return True
         if run.state is RunState.RUNNING and (run_id, run.epoch) in self._begun_attempts():
             await self._ask_for(store, run)
         elif run.state is RunState.WAITING:
-            (question,) = await store.list_questions([run_id])
+            (question,) = await store.read(list_questions, [run_id])
             with suppress(IllegalMove):
                 await answer_question(store, LOCAL, question.id, "yes")
         return False
@@ -136,7 +140,7 @@ class AskingDriver(KeptDriver):
     async def _ask_for(self, store: Store, run: Run) -> None:
         if run.id in self._asked:
             return
-        space = await store.find_space("main")
+        space = await store.read(find_space, "main")
         speaker = AttemptRef(
             run_id=run.id,
             epoch=run.epoch,
@@ -151,7 +155,7 @@ class AskingDriver(KeptDriver):
             DeferredOperation(kind=DeferredKind.QUESTION, data=question, name="question"),
         ]
         with suppress(Fenced):
-            await store.defer(speaker, operations)
+            await store.write(defer_operations, speaker, operations)
             self._asked.add(run.id)
             (self._work / f"asked-{run.id}").touch()
 
@@ -164,19 +168,19 @@ class AskingDriver(KeptDriver):
         faults = []
         begun = [run for run, _ in self._begun_attempts()]
         for run_id in self._runs:
-            run = await store.get_run(run_id)
+            run = await store.read(get_run, run_id)
             if run is None or (run.state, run.result) != (RunState.SUCCEEDED, '"yes"'):
                 faults.append(f"lost: run {run_id} came to {run}")
                 continue
             if begun.count(run_id) != 2:
                 faults.append(f"doubled: run {run_id} began {begun.count(run_id)} programs")
-            questions = await store.list_questions([run_id])
+            questions = await store.read(list_questions, [run_id])
             if [question.answer for question in questions] != ["yes"]:
                 faults.append(f"doubled: run {run_id} asked {questions}")
-            seen = await store.get_seen(run.task_id, "", str(run_id))
+            seen = await store.read(get_seen, run.task_id, "", str(run_id))
             if seen is None or seen.count != 1:
                 faults.append(f"doubled: what run {run_id} deferred came to {seen}")
-            sent = [(d.kind.value, d.target) for d in await store.list_deliveries(run_id, 10)]
+            sent = [(d.kind.value, d.target) for d in await store.read(list_deliveries, run_id, 10)]
             if sorted(sent) != TOLD:
                 faults.append(f"doubled: people were told of run {run_id} by {sorted(sent)}")
         return faults

@@ -38,6 +38,35 @@ from rota.model.threads import MessageFile, NewFile, NewMessage, NewThread
 from rota.rules.permissions import LOCAL
 from rota.rules.plans import plan_schedule
 from rota.rules.tokens import SECRET_BYTES, secret_digest
+from rota.store.attempts import (
+    adopt_attempt,
+    begin_checks,
+    drop_kept_attempt,
+    fence_home,
+    record_launch,
+    record_output,
+    renew_home_lease,
+    schedule_relaunch,
+)
+from rota.store.audit import find_audit_entry, record_answer, record_request
+from rota.store.budgets import reserve_budget, set_budget
+from rota.store.claims import set_limits
+from rota.store.clock_jumps import record_clock_jump, record_clock_return
+from rota.store.heartbeats import record_heartbeats, record_machine_sample, record_missed_heartbeats
+from rota.store.keys import find_key, touch_keys
+from rota.store.notifications import drop_notification_target, set_notification_target
+from rota.store.plans import apply_plans, list_due_schedules
+from rota.store.sessions import archive_session, clear_session, resume_session
+from rota.store.store import HookedStore, RequestAudit
+from rota.store.tasks import list_schedules, put_state
+from rota.store.threads import (
+    acknowledge_messages,
+    add_message,
+    assign_messages,
+    put_thread,
+    record_mailbox_number,
+    requeue_reader,
+)
 from tests.tools.crash.approving import approve
 from tests.tools.crash.speaking import speak
 from tests.tools.crash.witness import note, noted
@@ -104,7 +133,7 @@ async def _opened(address: str) -> Rota:
     try:
         await rota.open()
     except BaseException:
-        await rota.store.close()
+        await rota.store.database.close()
         raise
     return rota
 
@@ -156,7 +185,7 @@ class _Calls:
     async def _define(self) -> None:
         await _patiently(partial(spaces.set_space, self._store, LOCAL, "main", "UTC"))
         limit = Limit(scope=LimitScope.GROUP, key=GROUP, cap=GROUP_CAP)
-        await _patiently(partial(self._store.set_limits, [limit]))
+        await _patiently(partial(self._store.write, set_limits, [limit]))
         again = self._number > 0
         for name, (work, options, after) in islice(TASKS.items(), 3 if again else None):
             await self._put(name, work, options, after)
@@ -239,10 +268,10 @@ class _Calls:
     async def _plan_beside(self) -> None:
         """Plan a slot before the daemon does, or at the same time, as changes of what is due do."""
         for _ in range(LOOKS_FOR_DUE):
-            due = await _patiently(partial(self._store.due_schedules, 1))
+            due = await _patiently(partial(self._store.read, list_due_schedules, 1))
             if due:
                 plans = [plan_schedule(one, self._store.now()) for one in due]
-                await _patiently(partial(self._store.apply_plans, plans))
+                await _patiently(partial(self._store.write, apply_plans, plans))
                 return
 
     async def _remember(self, name: str) -> None:
@@ -257,13 +286,13 @@ class _Calls:
         note("remembered", sure=True, task=name, value=value, item=items[0][1])
         secret = f"secret {self._number}".encode().ljust(SECRET_BYTES)
         key = await self._key(name, secret)
-        await _patiently(partial(self._store.touch_keys, {key.id: self._store.now()}))
+        await _patiently(partial(self._store.write, touch_keys, {key.id: self._store.now()}))
         await _patiently(partial(keys.revoke_key, self._store, LOCAL, key.id))
         note("revoked", sure=True, key=key.id)
         await self._ask_once(name, value)
         leap = Leap(10 * self._number, 10 * self._number + 1)
-        await _patiently(partial(self._store.note_leap, leap))
-        await _patiently(partial(self._store.note_return, leap))
+        await _patiently(partial(self._store.write, record_clock_jump, leap))
+        await _patiently(partial(self._store.write, record_clock_return, leap))
         await self._keep()
         await self._converse(name)
 
@@ -273,30 +302,36 @@ class _Calls:
         kept = KeptAttempt(
             run_id=run_id, epoch=Epoch(1), home=home, nonce="", boot="", executor="process"
         )
-        await _patiently(partial(store.renew_home, home, "here", store.now()))
-        await _patiently(partial(store.fence_home, home, "caller"))
-        await _patiently(partial(store.begin_kept, kept, "caller"))
+        await _patiently(partial(store.write, renew_home_lease, home, "here", store.now()))
+        await _patiently(partial(store.write, fence_home, home, "caller"))
+        await _patiently(partial(store.write, record_launch, kept, "caller"))
         why = NewEvent(EventName.FAULT, {})
-        await _patiently(partial(store.pause_kept, Relaunch(kept, why), "caller"))
-        await _patiently(partial(store.hear, run_id, kept.epoch, "caller", ()))
-        await _patiently(partial(store.adopt, run_id, kept.epoch, "caller"))
-        await _patiently(partial(store.begin_checks, run_id, kept.epoch))
-        await _patiently(partial(store.drop_kept, run_id, kept.epoch))
+        await _patiently(partial(store.write, schedule_relaunch, Relaunch(kept, why), "caller"))
+        await _patiently(partial(store.write, record_output, run_id, kept.epoch, "caller", ()))
+        await _patiently(partial(store.write, adopt_attempt, run_id, kept.epoch, "caller"))
+        await _patiently(partial(store.write, begin_checks, run_id, kept.epoch))
+        await _patiently(partial(store.write, drop_kept_attempt, run_id, kept.epoch))
         sign = AttemptSample(run_id=run_id, epoch=kept.epoch)
-        await _patiently(partial(store.beat, "caller", [sign], store.now()))
-        await _patiently(partial(store.read_machine, "caller", home, "here", MachineLoad()))
-        overdue = MissedHeartbeat(run_id, kept.epoch, store.now(), trusted=False, kept=False)
-        await _patiently(partial(store.note_silence, {overdue: "nobody's"}))
+        await _patiently(partial(store.write, record_heartbeats, "caller", [sign], store.now()))
         await _patiently(
-            partial(store.set_budget, BudgetScope.TASK, run_id, BudgetCaps(tokens=1), "caller")
+            partial(store.write, record_machine_sample, "caller", home, "here", MachineLoad())
+        )
+        overdue = MissedHeartbeat(run_id, kept.epoch, store.now(), trusted=False, kept=False)
+        await _patiently(partial(store.write, record_missed_heartbeats, {overdue: "nobody's"}))
+        await _patiently(
+            partial(
+                store.write, set_budget, BudgetScope.TASK, run_id, BudgetCaps(tokens=1), "caller"
+            )
         )
         place = (run_id, "log", "caller")
-        await _patiently(partial(store.set_preference, *place, 0, usual=True))
-        await _patiently(partial(store.drop_preference, *place))
+        await _patiently(partial(store.write, set_notification_target, *place, 0, usual=True))
+        await _patiently(partial(store.write, drop_notification_target, *place))
         spender = BudgetHolder(
             run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", began=0
         )
-        await _patiently(partial(store.reserve, spender, "caller", Amounts(), Amounts(tokens=1)))
+        await _patiently(
+            partial(store.write, reserve_budget, spender, "caller", Amounts(), Amounts(tokens=1))
+        )
 
     async def _converse(self, name: str) -> None:
         """Say something to a run that never begins, and come to what is done about sessions."""
@@ -310,19 +345,19 @@ class _Calls:
         text = f"message {self._number}"
         message = NewMessage(task.space_id, thread, "caller", text, files=FILES)
         named = NewThread(task.space_id, thread, {"title": thread, "task_id": task.id})
-        await _patiently(partial(store.put_thread, named))
-        said = await _patiently(partial(store.say, message, reader))
+        await _patiently(partial(store.write, put_thread, named))
+        said = await _patiently(partial(store.write, add_message, message, reader))
         note("said", sure=True, message=said.id, thread=thread)
-        await _patiently(partial(store.read_again, nobody, reader))
-        await _patiently(partial(store.give_messages, nobody, 1, "caller"))
-        await _patiently(partial(store.box_message, said.id, thread, 1))
-        await _patiently(partial(store.take_messages, nobody, 1, said.id))
-        await _patiently(partial(store.archive_session, NOBODYS, None))
-        await _patiently(partial(store.resume_session, NOBODYS, None))
-        await _patiently(partial(store.clear_session, NOBODYS))
+        await _patiently(partial(store.write, requeue_reader, nobody, reader))
+        await _patiently(partial(store.write, assign_messages, nobody, 1, "caller"))
+        await _patiently(partial(store.write, record_mailbox_number, said.id, thread, 1))
+        await _patiently(partial(store.write, acknowledge_messages, nobody, 1, said.id))
+        await _patiently(partial(store.write, archive_session, NOBODYS, None))
+        await _patiently(partial(store.write, resume_session, NOBODYS, None))
+        await _patiently(partial(store.write, clear_session, NOBODYS))
 
     async def _key(self, name: str, secret: bytes) -> Key:
-        found = await _patiently(partial(self._store.find_key, secret_digest(secret)))
+        found = await _patiently(partial(self._store.read, find_key, secret_digest(secret)))
         if found is not None:
             return found
         make = partial(keys.create_key, self._store, LOCAL, name, secret, scopes=EVERY_SCOPE)
@@ -334,18 +369,14 @@ class _Calls:
         word = f"once {self._number}"
         request = NewAuditEntry(caller="caller", space="main", command="put", key=word, digest=word)
         with suppress(Conflict):  # it was done, and the answer was lost
-            put = partial(
-                self._store.behalf(request).put_state, task.id, "once", f'"{value}"', word
-            )
-            await _patiently(put)
-        await _patiently(
-            self._store.behalf(
-                NewAuditEntry(caller="caller", space="main", command="note")
-            ).note_request
-        )
-        found = await _patiently(partial(self._store.find_request, "caller", word))
+            audited = HookedStore(self._store, RequestAudit(self._store, request))
+            await _patiently(partial(audited.write, put_state, task.id, "once", f'"{value}"', word))
+        alone = NewAuditEntry(caller="caller", space="main", command="note")
+        audited = HookedStore(self._store, RequestAudit(self._store, alone))
+        await _patiently(partial(audited.write, record_request))
+        found = await _patiently(partial(self._store.read, find_audit_entry, "caller", word))
         if found is not None:
-            await _patiently(partial(self._store.answer_request, found.id, 200, value))
+            await _patiently(partial(self._store.write, record_answer, found.id, 200, value))
         note("asked", sure=True, key=word, answer=value)
 
     async def _drop_schedule(self, name: str) -> None:
@@ -380,7 +411,7 @@ class _Calls:
         planned = False
         while not planned:
             await asyncio.sleep(PAUSE_SECONDS)
-            found = await _patiently(partial(self._store.list_schedules, [task.id]))
+            found = await _patiently(partial(self._store.read, list_schedules, [task.id]))
             planned = all(s.next_at is None or to_micros(s.next_at) > instant for s in found)
 
 

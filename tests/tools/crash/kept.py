@@ -23,9 +23,12 @@ from rota.model.ids import RunId
 from rota.model.runs import FINISHED, Run, RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Overlap, Policy, TaskKind
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
+from rota.store.audit import find_audit_entry
+from rota.store.store import Store
+from rota.store.tasks import add_space, find_space
+from rota.store.views import get_run, list_attempts, list_run_output
 from tests.tools.crash.cases import Blow
 from tests.tools.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, Driver, verified
 from tests.tools.crash.processes import Process, wait_for
@@ -38,7 +41,7 @@ ROOM: Final = {"ROTA_LIMIT_BACKGROUND": "100", "ROTA_LIMIT_SPACE_BACKGROUND": "1
 MOST_EVENTS: Final = 1_000
 MAX_LOSSES: Final = 3
 """After so many blows a daemon is left to work: a run that loses its worker more often fails."""
-NEED_AN_ENDED_ONE: Final = frozenset({"drop_kept"})
+NEED_AN_ENDED_ONE: Final = frozenset({"drop_kept_attempt"})
 CARRIED_OUT: Final = frozenset({"put_state", "defer_state"})
 PROGRAM: Final = """
 import json, os, sys, time
@@ -109,9 +112,9 @@ class KeptDriver(Driver):
 
     async def _define(self, store: Store) -> None:
         try:
-            await store.find_space("main")
+            await store.read(find_space, "main")
         except NotFound:
-            await store.add_space("main", SpaceRole.MAIN, "UTC")
+            await store.write(add_space, "main", SpaceRole.MAIN, "UTC")
         for name in ("short", "long"):
             command = ["python3", "program.py", str(LINES), name, self._token]
             await tasks.put_task(
@@ -168,7 +171,7 @@ class KeptDriver(Driver):
 
     def _ended(self, run_id: RunId) -> bool:
         async def look(store: Store) -> Run | None:
-            return await store.get_run(run_id)
+            return await store.read(get_run, run_id)
 
         run = self._ask(look)
         return run is not None and run.state in FINISHED
@@ -178,7 +181,7 @@ class KeptDriver(Driver):
         begun = self._begun()
         wanted = [*(f"line {number}" for number in range(LINES)), "finished"]
         for run_id in self._runs:
-            run = await store.get_run(run_id)
+            run = await store.read(get_run, run_id)
             if run is None:
                 faults.append(f"lost: run {run_id} is gone")
                 continue
@@ -188,15 +191,15 @@ class KeptDriver(Driver):
                 faults.append(
                     f"doubled: the program of run {run_id} began {begun.count(run_id)} times"
                 )
-            events = await store.run_output(run_id, MOST_EVENTS)
+            events = await store.read(list_run_output, run_id, MOST_EVENTS)
             said = "\n".join(str(event.data["text"]) for event in events).splitlines()
             if said != wanted:
                 faults.append(f"doubled: run {run_id} is said to have said {said}")
             caller = f"attempt:{run_id}.{run.epoch}"
-            asked = await store.find_request(caller, "note")
+            asked = await store.read(find_audit_entry, caller, "note")
             if asked is None or asked.command not in CARRIED_OUT:
                 faults.append(f"lost: the command of run {run_id} was not carried out: {asked}")
-            ends = len(await store.list_attempts(run_id))
+            ends = len(await store.read(list_attempts, run_id))
             if ends != run.epoch:
                 faults.append(f"doubled: run {run_id} has {ends} ends at attempt {run.epoch}")
         faults += [f"stranded: process {pid} is left" for pid in _carrying(self._token)]

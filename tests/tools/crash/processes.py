@@ -24,12 +24,12 @@ from tests.tools.crash.caller import call
 
 LOADED: Final = (
     *("rota.cli.main", "rota.cli.command_line", "rota.cli.daemon"),
-    *("rota.library.rota", "rota.store.sqlite.store", "rota.store.postgres.store"),
+    *("rota.library.rota", "rota.store.sqlite.database", "rota.store.postgres.database"),
     *("tests.tools.crash.work", "rota.app.settings"),
 )
 ROOT: Final = str(Path(__file__).parents[3])
 """Where a daemon that is started from nothing finds the work of its tasks."""
-LOOK_SECONDS: Final = 0.004
+RETRY_SECONDS: Final = 0.004
 CRASHED: Final = 99
 
 
@@ -114,7 +114,7 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(RETRY_SECONDS)
     return True
 
 

@@ -19,8 +19,11 @@ from rota.model.ids import RunId
 from rota.model.json import to_json
 from rota.model.runs import RunState
 from rota.model.settlement import NewDelivery
-from rota.ports.store import Store
 from rota.rules.effects import effect_key, effect_slot
+from rota.store.attempt_requests import defer_operations, record_effect
+from rota.store.store import Store
+from rota.store.tasks import find_space
+from rota.store.views import get_run
 from tests.tools.crash.evidence import Evidence
 from tests.tools.crash.witness import note
 
@@ -31,10 +34,10 @@ SEEN, ENDED, SAID = "seen", "ended", "said"
 
 async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
     """Defer an item and a message for the attempt that goes on, and send another at once."""
-    run = await patiently(partial(store.get_run, run_id))
+    run = await patiently(partial(store.read, get_run, run_id))
     if run is None or run.state is not RunState.RUNNING:
         return
-    space = await patiently(partial(store.find_space, "main"))
+    space = await patiently(partial(store.read, find_space, "main"))
     slot = effect_slot(run)
     speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
@@ -53,8 +56,8 @@ async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
     ]
     now = message(SAID, f"run {run.id} goes on")
     with suppress(Fenced):  # it has ended, or another attempt goes on
-        puts = await patiently(partial(store.defer, speaker, operations))
-        await patiently(partial(store.do_once, speaker, SAID, "{}", now))
+        puts = await patiently(partial(store.write, defer_operations, speaker, operations))
+        await patiently(partial(store.write, record_effect, speaker, SAID, "{}", now))
         if DeferredResult.ALREADY_DONE not in puts:
             note("spoke", sure=True, run=run.id, epoch=run.epoch)
 

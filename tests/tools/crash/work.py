@@ -18,7 +18,7 @@ from tests.tools.crash.witness import note, noted
 
 PATIENCE_SECONDS = 3.0
 STUCK_SECONDS = 1.5
-LOOKS, LOOK_SECONDS = 40, 0.02
+LOOKS, RETRY_SECONDS = 40, 0.02
 
 Work = Callable[[RunContext], Awaitable[object]]
 
@@ -96,7 +96,7 @@ async def spoken(run: RunContext) -> None:
     for _ in range(LOOKS):
         if any(mine.items() <= line.items() for line in noted(Path.cwd())):
             return
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def threaded(run: RunContext) -> None:

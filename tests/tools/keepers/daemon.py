@@ -46,7 +46,7 @@ REFUSED = 75
 STREAMS = ("out", "err")
 LEASE_SECONDS = 60.0
 LOCK_SECONDS = 10.0
-LOCK_LOOK_SECONDS = 0.01
+LOCK_RETRY_SECONDS = 0.01
 LOOK_MILLISECONDS = 20
 READ_BYTES = 256 * 1024
 
@@ -81,8 +81,8 @@ class Daemon:
         while not _locked(lock):
             if patience <= 0:
                 os._exit(REFUSED)
-            time.sleep(LOCK_LOOK_SECONDS)
-            patience -= LOCK_LOOK_SECONDS
+            time.sleep(LOCK_RETRY_SECONDS)
+            patience -= LOCK_RETRY_SECONDS
         self.database = open_database(home)
         with self.database:
             self.database.execute(

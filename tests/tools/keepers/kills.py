@@ -24,7 +24,7 @@ WEIGHTS = {"daemon": 3, "keeper": 3, "inner": 2, "program": 3, "both": 1}
 RIVALS = 0.15
 BEGIN_SECONDS = 30.0
 FINISH_SECONDS = 30.0
-LOOK_SECONDS = 0.01
+RETRY_SECONDS = 0.01
 EXITED, BROKEN = "exited", 99
 BROKEN_KEEPER = {"keeper_error", "spawn_failed", "exec_failed"}
 
@@ -233,7 +233,7 @@ class Killing:
 
     def _clear_away(self) -> None:
         """Count what survived, and end it."""
-        time.sleep(LOOK_SECONDS)
+        time.sleep(RETRY_SECONDS)
         self._end_daemon()
         if self.result.kills and not self.result.attempts:
             self.result.faults.append("nothing was judged")
@@ -273,5 +273,5 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(RETRY_SECONDS)
     return True

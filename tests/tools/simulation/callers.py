@@ -17,6 +17,14 @@ from rota.model.runs import Question, RunBatch, RunSource, RunState
 from rota.model.tasks import After, AfterOn, TaskKind
 from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
+from rota.store.views import (
+    list_deliveries,
+    list_limits,
+    list_questions,
+    list_runs,
+    list_workers,
+    view_queue,
+)
 from tests.tools.simulation.faults import Sea, SimStore
 from tests.tools.simulation.history import Violation
 from tests.tools.simulation.picture import FINISHED
@@ -209,7 +217,7 @@ class Caller:
         if self._known and self._draw.odds(0.5):
             run_id = self._draw.one(self._known[-8:])
         else:
-            shown = await self._store.list_runs(RunFilter(limit=8))
+            shown = await self._store.read(list_runs, RunFilter(limit=8))
             if not shown:
                 return
             run_id = self._draw.one(shown).id
@@ -224,10 +232,10 @@ class Caller:
 
     async def answer(self) -> None:
         """Answer the questions that stand open."""
-        waiting = await self._store.list_runs(RunFilter(state=RunState.WAITING, limit=8))
+        waiting = await self._store.read(list_runs, RunFilter(state=RunState.WAITING, limit=8))
         if not waiting:
             return
-        questions = await self._store.list_questions([run.id for run in waiting])
+        questions = await self._store.read(list_questions, [run.id for run in waiting])
         for question in [q for q in questions if q.answered_at is None]:
             times = 2 if self._draw.odds(0.3) else 1  # impatient people press twice
             answers = [self._answer(question) for _ in range(times)]
@@ -257,7 +265,7 @@ class Caller:
 
     async def speak(self) -> None:
         """Say something for a run that goes on, as its attempt would."""
-        running = await self._store.list_runs(RunFilter(state=RunState.RUNNING, limit=8))
+        running = await self._store.read(list_runs, RunFilter(state=RunState.RUNNING, limit=8))
         if running:
             await speak(self._store, self._draw.one(running), asks=self._draw.odds(0.4))
 
@@ -274,7 +282,7 @@ class Caller:
 
     async def look(self) -> None:
         """Look at everything; looking changes nothing."""
-        await self._store.view_queue()
-        await self._store.list_workers()
-        await self._store.list_deliveries(None, 5)
-        await self._store.list_limits()
+        await self._store.read(view_queue)
+        await self._store.read(list_workers)
+        await self._store.read(list_deliveries, None, 5)
+        await self._store.read(list_limits)

@@ -37,7 +37,7 @@ NEVER_CHANGES = (
     *("schedule_id", "slot_key", "slot_at", "upstream_id", "depth"),
 )
 MAX_LOSSES = 3
-PRUNE = "prune"
+PRUNE = "prune_runs"
 UNREPORTED = object()
 """What an attempt has to show for itself before it has said how it went."""
 PAUSES = {"store.paused": True, "store.resumed": False}
@@ -78,7 +78,7 @@ class Checker:
 
     def committed(self, changes: Sequence[Change], commit: Commit) -> None:
         """Judge one transaction, then take its rows into the picture."""
-        if commit.operation == "renew":
+        if commit.operation == "renew_worker":
             worker, until = commit.args[:2]
             if worker in self.picture.workers and not self.picture.workers[worker].fenced:
                 self._renewed_until[worker] = until
@@ -87,7 +87,7 @@ class Checker:
             rule = self._rules.get(change.table)
             if rule is not None:
                 rule(change, commit, batch)
-        if commit.operation == "adopt":
+        if commit.operation == "adopt_attempt":
             self._adopted(commit, batch)
         self._events(batch)
         self._pauses(batch)
@@ -284,7 +284,7 @@ class Checker:
                 _broken("a worker leaves with empty hands", f"{old.id} held {still}")
         elif old.fenced > new.fenced:
             _broken("fenced is for ever", old.id)
-        elif new.fenced > old.fenced and commit.operation == "fence":
+        elif new.fenced > old.fenced and commit.operation == "fence_workers":
             self._fenced(old, commit)
         elif new.fenced > old.fenced and commit.operation == "fence_home":
             self.kept.fenced(old, commit)

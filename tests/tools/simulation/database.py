@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
-from rota.store.sql_files import load_queries
-from rota.store.sqlite.connection import PACKAGE, connect, migrate
-from rota.store.sqlite.transactions import SqliteTransaction, transact
-from tests.tools.power_cut import BreakingSession
+from rota.store.sqlite.connection import connect, migrate
+from rota.store.sqlite.queries import load_sqlite_queries
+from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
+from rota.store.transactions import StoreCache
+from tests.tools.power_cut import BreakingTransaction
 
 MEMORY = ":memory:"
 UNWATCHED = frozenset({"heads", "pings", "threads", "facts", "sqlite_sequence"})
@@ -49,14 +50,16 @@ class Database:
     def __init__(self) -> None:
         self._connection = _SPARE.pop() if _SPARE else _connected()
         self._connection.preupdate_hook(self._note)
-        self._session = SqliteTransaction(self._connection, load_queries(PACKAGE))
+        queries = load_sqlite_queries()
+        self._tx = SqliteTransaction(self._connection, queries, lambda: 0, StoreCache())
         self._shapes = _shapes()
         self._changes: dict[tuple[object, ...], tuple[Any, Any]] = {}
 
     def run(
         self,
-        operation: Operation,
-        args: tuple[object, ...],
+        call: Call,
+        now: Callable[[], int],
+        cache: StoreCache,
         *,
         write: bool,
         fuse: int | None = None,
@@ -67,8 +70,9 @@ class Database:
         """
         self._changes.clear()
         if fuse is not None:
-            operation, args = _broken, (operation, fuse, *args)
-        outcome = transact(self._connection, self._session, [(operation, args)], write=write)[0]
+            call = Call(_broken, (call.operation, fuse, *call.args), call.kwargs)
+        self._tx.now, self._tx.cache = now, cache
+        outcome = transact(self._connection, self._tx, [call], write=write)[0]
         if isinstance(outcome, BaseException):
             return outcome
         return (*outcome, self._collect())
@@ -113,9 +117,9 @@ class Database:
 
 
 async def _broken(
-    session: SqliteTransaction, operation: Operation, fuse: int, *args: object
+    tx: SqliteTransaction, operation: Operation, fuse: int, *args: Any, **kwargs: Any
 ) -> object:
-    return await operation(BreakingSession(session, fuse), *args)
+    return await operation(BreakingTransaction(tx, fuse), *args, **kwargs)
 
 
 def _connected() -> apsw.Connection:

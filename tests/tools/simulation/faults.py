@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rota.errors import Busy, Unavailable
 from rota.model.instants import to_micros
 from rota.model.schedules import Decide, PlanStep
-from rota.store.plans import upcoming
-from rota.store.sqlite.store import MemoryStore
+from rota.store.plans import apply_plans, list_due_schedules, plan_due, upcoming
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.sqlite.transactions import Call
 from tests.tools.simulation.checker import Checker
 from tests.tools.simulation.database import Change, Database
 from tests.tools.simulation.history import History, Violation
@@ -29,17 +30,15 @@ from tests.tools.simulation.sometimes import Sometimes
 
 Result = TypeVar("Result")
 
-REPEATABLE = PLANNING | {"settle", "mark_delivery", "renew", "request_cancel"}
+REPEATABLE = PLANNING | {"settle", "record_delivery", "renew_worker", "request_cancel"}
 """Operations that may arrive twice without harm, and therefore do."""
 
-LOOKS = frozenset({"find_task", "due"})
+LOOKS = frozenset({"find_task", "list_due_schedules"})
 """Reads that a decision begins with: a change finds its task, a planner asks for what is due."""
 
 LONGEST_DELAY = 20.0
 LONGEST_TRAVEL = 0.5
 MOST_QUERIES = 12
-LEAST_INSTANT = 10**15
-"""No other number that an operation is given is as large as an instant of this century."""
 
 
 class Fault(StrEnum):
@@ -165,7 +164,7 @@ class Sea:
                 await self.healed.wait()
 
 
-class SimStore(MemoryStore):
+class SimStore(MemoryDatabase):
     """One process's connection to the database that all share."""
 
     def __init__(self, sea: Sea, process: Process, clock: SimClock) -> None:
@@ -198,8 +197,11 @@ class SimStore(MemoryStore):
         """Return the database's time as this process knows it."""
         return to_micros(self.clock.now())
 
-    async def read(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    async def _read(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         """Run a reading operation, with everything that may befall it."""
         sea = self._sea
@@ -209,45 +211,50 @@ class SimStore(MemoryStore):
             self._note(operation, "fails")
             message = "the connection was lost"
             raise Unavailable(message)
-        if _name(operation) in LOOKS and not (_name(operation) == "due" and args[-1] is not None):
+        if _name(operation) in LOOKS and not args[1:] + tuple(kwargs.get("only", ())):
             self._look()
-        result: Result = self._transact(operation, args, write=False)[0]
+        result: Result = self._transact(Call(operation, args, kwargs), write=False)[0]
         return result
 
-    async def plan_due(self, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
-        """Plan in one transaction; or let others come in between, as a weaker store would."""
-        self._look()
-        if self._sea.faults.coin():
-            return await super().plan_due(decide, most, waits=waits)
+    async def _plan_due(self, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
+        """Plan in several transactions, so that others come in between, as in a weaker store."""
         slot_at, later_at = await self.read(upcoming)
         now, plans = self.now(), []
         if not waits or later_at is None or later_at > now:
-            found = await self.due_schedules(most)
+            found = await self.read(list_due_schedules, most)
             now = self.now()
             plans = [decide(schedule, now) for schedule in found]
         if plans:
-            await self.apply_plans(plans)
+            await self.write(apply_plans, plans)
             slot_at, later_at = await self.read(upcoming)
         return PlanStep(schedules=len(plans), slot_at=slot_at, later_at=later_at)
 
     def _look(self) -> None:
         self._asked = self.now() if self._sea.checker.clocks_agree else 0
 
-    async def write(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    async def _write(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         """Run a writing operation, with everything that may befall it."""
+        if _name(operation) == plan_due.__name__:
+            self._look()
+            if not self._sea.faults.coin():
+                return cast("Result", await self._plan_due(*args, **kwargs))
+        call = Call(operation, args, kwargs)
         fault = self._sea.faults.for_write()
         await self._before(fault, operation)
         fuse = self._sea.faults.fuse() if fault is Fault.CRASH_INSIDE else None
         if fuse is not None:
-            await self._die_inside(operation, args, fuse)
-        answer = self._transact(operation, args, write=True)
+            await self._die_inside(call, fuse)
+        answer = self._transact(call, write=True)
         result: Result = answer[0]
         topics = answer[1]
         if fault is Fault.TWICE and _name(operation) in REPEATABLE:
             self._sea.sometimes.hit("a write arrives twice")
-            self._transact(operation, args, write=True)
+            self._transact(call, write=True)
         self._spread(topics)
         await self._after(fault, operation)
         self.announce(topics)
@@ -285,7 +292,7 @@ class SimStore(MemoryStore):
         if fault is Fault.ERROR_AFTER:
             sea.sometimes.hit("a write happened and its answer was lost")
             for noun, names in (
-                ("claim", {"claim"}),
+                ("claim", {"claim_runs"}),
                 ("settlement", {"settle"}),
                 ("plan", PLANNING),
             ):
@@ -300,49 +307,43 @@ class SimStore(MemoryStore):
         self.process.crash()
         await self._sea.loop.create_future()
 
-    async def _die_inside(
-        self,
-        operation: Callable[..., Coroutine[Any, Any, Any]],
-        args: tuple[object, ...],
-        fuse: int,
-    ) -> None:
-        outcome = self._sea.database.run(operation, args, write=True, fuse=fuse)
+    async def _die_inside(self, call: Call, fuse: int) -> None:
+        outcome = self._run_here(call, write=True, fuse=fuse)
         if isinstance(outcome, BaseException):
             self._sea.sometimes.hit("a process crashes inside a transaction")
         else:  # it had fewer queries than that
-            self._judge(operation, args, outcome[2])
+            self._judge(call, outcome[2])
             self._spread(outcome[1])
-        await self._die(operation, f"dies inside, at query {fuse}")
+        await self._die(call.operation, f"dies inside, at query {fuse}")
 
-    def _transact(
-        self,
-        operation: Callable[..., Coroutine[Any, Any, Any]],
-        args: tuple[object, ...],
-        *,
-        write: bool,
-    ) -> tuple[Any, list[str], list[Change]]:
+    def _transact(self, call: Call, *, write: bool) -> tuple[Any, list[str], list[Change]]:
         sea = self._sea
         if sea.away or self.process.name in sea.cut_off:
             message = "the database is away"
             raise Unavailable(message)
-        outcome = sea.database.run(operation, args, write=write)
+        outcome = self._run_here(call, write=write)
         if isinstance(outcome, BaseException):
-            self._note(operation, f"raises {outcome}")
+            self._note(call.operation, f"raises {outcome}")
             raise outcome
         if write:
-            self._judge(operation, args, outcome[2])
+            self._judge(call, outcome[2])
         elif outcome[2]:
-            sea.loop.fail(Violation("a read writes nothing", _name(operation)))
+            sea.loop.fail(Violation("a read writes nothing", _name(call.operation)))
         return outcome
 
-    def _judge(self, operation: object, args: tuple[Any, ...], changes: Sequence[Change]) -> None:
+    def _run_here(
+        self, call: Call, *, write: bool, fuse: int | None = None
+    ) -> tuple[Any, list[str], list[Change]] | BaseException:
+        return self._sea.database.run(call, self.now, self.cache, write=write, fuse=fuse)
+
+    def _judge(self, call: Call, changes: Sequence[Change]) -> None:
         sea = self._sea
-        name = _name(operation)
+        name = _name(call.operation)
         sea.history.note(self.process.name, name, changes)
         try:
             now = self.now()
-            said, instant = self._said(args), sea.loop.time()
-            commit = Commit(self.process.name, name, self._asked, said, now, instant, args)
+            instant = sea.loop.time()
+            commit = Commit(self.process.name, name, self._asked, now, now, instant, call.args)
             sea.checker.committed(changes, commit)
         except Violation as violation:
             sea.loop.fail(violation)
@@ -359,13 +360,6 @@ class SimStore(MemoryStore):
                 sea.sometimes.hit("a wake-up is lost")
                 continue
             store.process.call(store.announce, topics, after=0.001)
-
-    def _said(self, args: tuple[Any, ...]) -> int:
-        """Return the now that an operation was given, which is its last instant."""
-        for given in reversed(args):
-            if isinstance(given, int) and given > LEAST_INSTANT:
-                return given
-        return self.now()
 
     @property
     def listens(self) -> bool:

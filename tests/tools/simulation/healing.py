@@ -12,6 +12,10 @@ from rota.flow.observe.verification import verify
 from rota.flow.task_changes import retry_if_stale
 from rota.model.spaces import Limit, LimitScope
 from rota.rules.permissions import LOCAL
+from rota.store.claims import set_limits
+from rota.store.plans import resume_all
+from rota.store.tasks import drop_schedule, list_schedules
+from rota.store.views import list_limits
 from tests.tools.simulation.faults import Fault, Sea, SimStore
 from tests.tools.simulation.history import Violation
 from tests.tools.simulation.picture import FINISHED, process_of
@@ -45,7 +49,7 @@ class Healing:
     async def run(self) -> None:
         """Let what is due be planned, end all planning, and wait for the rest."""
         await self._lift_rates()
-        await self._store.resume("the end")
+        await self._store.write(resume_all, "the end")
         await asyncio.sleep(self._settling)
         self._check_schedules()
         await self._drop_schedules()
@@ -60,9 +64,9 @@ class Healing:
         await self._verify()
 
     async def _lift_rates(self) -> None:
-        limits = await self._store.list_limits()
-        await self._store.set_limits(
-            [Limit(scope=LimitScope.GROUP, key=o.key) for o in limits if o.rate]
+        limits = await self._store.read(list_limits)
+        await self._store.write(
+            set_limits, [Limit(scope=LimitScope.GROUP, key=o.key) for o in limits if o.rate]
         )
 
     def _check_schedules(self) -> None:
@@ -77,8 +81,8 @@ class Healing:
         tasks = [task.id for task in self._picture.tasks.values()]
 
         async def drop() -> None:
-            for schedule in await self._store.list_schedules(tasks):
-                await self._store.drop_schedule(schedule)
+            for schedule in await self._store.read(list_schedules, tasks):
+                await self._store.write(drop_schedule, schedule)
 
         await retry_if_stale(drop)
 

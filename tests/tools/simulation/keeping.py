@@ -136,7 +136,7 @@ class KeptJudge:
     def _adopted(self, old: Row, new: Row, commit: Commit) -> None:
         row = self._rows.get(new.id)
         holder = self._picture.workers.get(old.holder)
-        if row is None or row.epoch != new.epoch or commit.operation != "adopt":
+        if row is None or row.epoch != new.epoch or commit.operation != "adopt_attempt":
             _broken("only kept runs are adopted", f"run {new.id} by {commit.operation}")
         if holder is not None and not holder.fenced:
             _broken("only from the fenced is adopted", f"run {new.id} of {old.holder}")

@@ -19,7 +19,7 @@ def walked(changes: Mapping[str, Sequence[Change]], commit: Commit) -> Iterator[
             yield from look(change.old, change.new, commit)
     if commit.operation == "apply_plans" and "schedules" not in changes:
         yield "two planners plan the same slot"
-    if commit.operation in {"pause", "resume"} and "events" in changes:
+    if commit.operation in {"pause_all", "resume_all"} and "events" in changes:
         yield f"everything is {commit.operation}d"
 
 

@@ -11,8 +11,10 @@ from rota.model.attempts import WaitingForAnswer
 from rota.model.json import to_json
 from rota.model.runs import Run
 from rota.model.settlement import NewDelivery
-from rota.ports.store import Store
 from rota.rules.effects import effect_key, effect_slot
+from rota.store.attempt_requests import defer_operations, record_effect
+from rota.store.store import Store
+from rota.store.tasks import find_space
 from tests.tools.simulation.database import Change, Row
 from tests.tools.simulation.history import Violation
 from tests.tools.simulation.picture import FINISHED, Commit, Picture
@@ -24,7 +26,7 @@ QUESTION = WaitingForAnswer(question="Go on?", options=("yes", "no"))
 
 async def speak(store: Store, run: Run, *, asks: bool) -> None:
     """Defer an item and a message for an attempt, send another at once, and perhaps ask."""
-    space = await store.find_space(run.space)
+    space = await store.read(find_space, run.space)
     slot = effect_slot(run)
     speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
@@ -45,8 +47,8 @@ async def speak(store: Store, run: Run, *, asks: bool) -> None:
     if asks and run.route in TALKING:
         data = json.dumps(to_json(QUESTION))
         operations.append(DeferredOperation(kind=DeferredKind.QUESTION, data=data, name="question"))
-    await store.defer(speaker, operations)
-    await store.do_once(speaker, NOW, "{}", message(NOW))
+    await store.write(defer_operations, speaker, operations)
+    await store.write(record_effect, speaker, NOW, "{}", message(NOW))
 
 
 class TalkJudge:

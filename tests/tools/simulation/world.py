@@ -20,6 +20,8 @@ from rota.model.spaces import SpaceRole
 from rota.ports.agent import Agent
 from rota.runtime.heartbeats import MARGIN
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
+from rota.store.notifications import set_notification_target
+from rota.store.tasks import add_space
 from tests.tools.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller
 from tests.tools.simulation.checker import Checker
 from tests.tools.simulation.database import Database
@@ -179,10 +181,10 @@ class World:
     async def _set_up(self) -> None:
         process = Process("setup", self.loop)
         store = SimStore(self.sea, process, SimClock(self.time, timedelta()))
-        main = await store.add_space("main", SpaceRole.MAIN, "UTC")
-        await store.add_space("guests", SpaceRole.MEMBER, "UTC")
-        await store.set_preference(main.id, "test", "t1", 0, usual=False)
-        await store.set_preference(main.id, "test", "t2", 1, usual=False)
+        main = await store.write(add_space, "main", SpaceRole.MAIN, "UTC")
+        await store.write(add_space, "guests", SpaceRole.MEMBER, "UTC")
+        await store.write(set_notification_target, main.id, "test", "t1", 0, usual=False)
+        await store.write(set_notification_target, main.id, "test", "t2", 1, usual=False)
         caller = Caller(self.sea, store, self.draw, 1.0)
         for name in TASKS[: self.draw.number(2, len(TASKS))]:
             await caller.define(name)

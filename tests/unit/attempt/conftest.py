@@ -11,6 +11,6 @@ from rota.store import store
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """Let nobody wait before looking again: the yard of these tests answers at once."""
-    monkeypatch.setattr(programs, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(store, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(budget, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(programs, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(store, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(budget, "RETRY_SECONDS", 0.001)

@@ -11,6 +11,8 @@ from rota.model.attempts import ExitReason, ExitRecord, SpoolState
 from rota.model.heartbeats import AttemptSample
 from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.ports.agent import AgentWorkspace
+from rota.store.tasks import put_task
+from rota.store.views import list_run_output
 
 
 class FakeYard:
@@ -116,8 +118,8 @@ class FakeYard:
 async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, **spec):
     await desk.worker("w1")
     owner = await desk.space("main")
-    task = await desk.store.put_task(
-        NewTask(
+    task = await desk.store.write(
+        put_task, NewTask(
             space_id=owner.id, name="job", title="", kind=kind, route=kind.value,
             spec={"command": list(command), **spec}, policy=policy or Policy(), origin="api",
         ),
@@ -126,7 +128,7 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None
     desk.routes = [kind.value]
     await desk.queue(task)
     claimed = await desk.claimed(1, routes=[kind.value])
-    return make_assignments(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.database.incarnation)[0]
 
 
 def work_on(store, yard, chance, holder="w1", **more):
@@ -137,7 +139,7 @@ def work_on(store, yard, chance, holder="w1", **more):
 
 
 async def texts(desk, run_id):
-    events = await desk.store.run_output(run_id, 1_000)
+    events = await desk.store.read(list_run_output, run_id, 1_000)
     return "\n".join(event.data["text"] for event in events).splitlines()
 
 

@@ -18,6 +18,9 @@ from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
 from rota.rules.budgets import CHEAPER, CONTINUE, PAUSE, STOP, options_for
 from rota.rules.permissions import LOCAL
+from rota.store.budgets import set_budget, usage_of_run
+from rota.store.tasks import get_tasks
+from rota.store.views import list_questions
 from tests.unit.attempt.keeper_home_fake import assignment, work_on
 from tests.unit.attempt.programs_fake import Counting, ManyYard
 
@@ -34,7 +37,7 @@ async def given_to(desk, **caps):
     given = await assignment(desk, kind=TaskKind.AGENT, **WISH)
     for scope, cap in caps.items():
         key = given.lease.space_id if scope == "space" else given.lease.task_id
-        await desk.store.set_budget(BudgetScope(scope), key, cap, "me")
+        await desk.store.write(set_budget, BudgetScope(scope), key, cap, "me")
     return given
 
 
@@ -44,7 +47,7 @@ async def test_what_an_agent_used_is_on_record_without_any_budget(desk, chance):
     report = await work_on(desk.store, yard, chance).run(given)
     assert report.outcome == Succeeded(result='"done"')
     await settle_attempts(desk.store, [(given, report)], chance)
-    (spent,) = await desk.store.spent_by(given.lease.run_id)
+    (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
     assert (spent.used.tokens, spent.used.cost, spent.used.tools) == (120, 500_000, 1)
     assert spent.priced
 
@@ -59,14 +62,16 @@ async def test_at_the_cap_of_a_run_its_program_is_ended_politely_and_a_person_as
     assert yard.cancelled == ["budget: this run may use 100 tokens"]
     await settle_attempts(desk.store, [(given, report)], chance)
     assert await desk.state(given.lease.run_id) is RunState.WAITING
-    (spent,) = await desk.store.spent_by(given.lease.run_id)
+    (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
     assert spent.stopped == "budget: this run may use 100 tokens"
 
 
 async def stopped(desk, chance, **wish):
     """Return a run that waits for an answer about its budget."""
     given = await assignment(desk, kind=TaskKind.AGENT, **WISH, **wish)
-    await desk.store.set_budget(BudgetScope.RUN, given.lease.task_id, BudgetCaps(tokens=100), "me")
+    await desk.store.write(
+        set_budget, BudgetScope.RUN, given.lease.task_id, BudgetCaps(tokens=100), "me"
+    )
     yard = ManyYard({"out": usage(150), "goes_on": True})
     report = await work_on(desk.store, yard, chance).run(given)
     await settle_attempts(desk.store, [(given, report)], chance)
@@ -75,10 +80,10 @@ async def stopped(desk, chance, **wish):
 
 async def answered(desk, run_id, text):
     """Answer, claim the run again and return it as an assignment."""
-    question = (await desk.store.list_questions([run_id]))[-1]
+    question = (await desk.store.read(list_questions, [run_id]))[-1]
     await answer_question(desk.store, LOCAL, question.id, text)
     claimed = await desk.claimed(1, routes=["agent"])
-    return make_assignments(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.database.incarnation)[0]
 
 
 async def test_an_answer_grants_as_much_once_more(desk, chance):
@@ -102,7 +107,7 @@ async def test_an_answer_stops_the_run_or_pauses_its_task(desk, chance, text):
     yard = ManyYard()
     report = await work_on(desk.store, yard, Counting()).run(again)
     assert isinstance(report.outcome, Cancelled)
-    (task,) = await desk.store.get_tasks([again.lease.task_id])
+    (task,) = await desk.store.read(get_tasks, [again.lease.task_id])
     assert task.enabled is (text == STOP)
     assert yard.started == []
 
@@ -124,9 +129,9 @@ async def test_a_day_that_is_spent_holds_the_next_start_back(desk, chance):
     yard = ManyYard({"out": usage(100) + RESULT})
     report = await work_on(desk.store, yard, chance).run(given)
     await settle_attempts(desk.store, [(given, report)], chance)
-    await desk.queue((await desk.store.get_tasks([given.lease.task_id]))[0])
+    await desk.queue((await desk.store.read(get_tasks, [given.lease.task_id]))[0])
     claimed = await desk.claimed(1, routes=["agent"])
-    (next_,) = make_assignments(claimed, desk.store.incarnation)
+    (next_,) = make_assignments(claimed, desk.store.database.incarnation)
     report = await work_on(desk.store, ManyYard(), chance).run(next_)
     assert isinstance(report.outcome, Drained)
     assert report.outcome.reason == "the task's budget of 100 tokens for today has 0 tokens left"
@@ -146,8 +151,8 @@ async def test_a_run_that_finds_the_day_spent_by_others_is_ended_and_asks(desk, 
     yard = ManyYard({"out": usage(300), "goes_on": True})
     work = asyncio.ensure_future(work_on(desk.store, yard, chance).run(given))
     await yard.going.wait()
-    await desk.store.set_budget(
-        BudgetScope.SPACE, given.lease.space_id, BudgetCaps(tokens=200), "me"
+    await desk.store.write(
+        set_budget, BudgetScope.SPACE, given.lease.space_id, BudgetCaps(tokens=200), "me"
     )
     report = await work
     assert isinstance(report.outcome, WaitingForAnswer)

@@ -14,6 +14,8 @@ from rota.model.attempts import Cancelled, ExitReason, Failed, Succeeded
 from rota.model.checks import CheckState, SuppressionReason
 from rota.model.tasks import TaskKind
 from rota.ports.host import FileStat, ProbeResult
+from rota.store.attempts import list_kept_attempts
+from rota.store.tasks import put_state
 from tests.unit.attempt.keeper_home_fake import a_few_turns, assignment, leave, work_on
 from tests.unit.attempt.programs_fake import Counting, ManyYard
 
@@ -165,7 +167,7 @@ async def test_checks_that_were_cut_off_twice_are_not_looked_at_again(desk):
         running = asyncio.ensure_future(work.run(given))
         await looked.get()
         await leave(work, given, running)
-        (kept,) = await desk.store.kept_of(yard.home)
+        (kept,) = await desk.store.read(list_kept_attempts, yard.home)
         given = given._replace(kept=kept)
     report = await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
     assert looked.empty()
@@ -292,7 +294,7 @@ async def test_a_gate_that_says_yes_hands_on_and_is_remembered_with_the_success(
 async def test_a_gate_finds_again_what_it_wanted_to(desk):
     yard = ManyYard({"out": b'{"wake": false}\n'})
     given = await assignment(desk, gate=GATE)
-    await desk.store.put_state(given.lease.task_id, "gate", '{"n": 3}', "run 1")
+    await desk.store.write(put_state, given.lease.task_id, "gate", '{"n": 3}', "run 1")
     await work_on(desk.store, yard, Counting()).run(given)
     assert json.loads(yard.started[0].stdin)["state"] == {"n": 3}
 
@@ -325,7 +327,7 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     await work.open()
     first = asyncio.ensure_future(work.run(given))
     await yard.going.wait()
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     assert kept.gate == ""
     work.detach(given.lease.run_id)
     first.cancel()
@@ -335,7 +337,7 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     yard._end(kept, reason=ExitReason.EXITED, code=0, proven=True)
     report = await work_on(desk.store, yard, Counting()).run(given._replace(kept=kept))
     assert report.outcome == Succeeded(result='"done"')
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     assert json.loads(kept.gate)["wake"] is True
 
 
@@ -346,7 +348,7 @@ async def carried_on(desk, yard, **spec):
     first = asyncio.ensure_future(work.run(given))
     await yard.going.wait()
     async with asyncio.timeout(5):
-        while (kept := (await desk.store.kept_of(yard.home))[0]).out_at < len(
+        while (kept := (await desk.store.read(list_kept_attempts, yard.home))[0]).out_at < len(
             yard.outs[kept.nonce]
         ):
             await asyncio.sleep(0)

@@ -28,6 +28,17 @@ from rota.ports.agent import AgentRegistry
 from rota.rules.messages import asks_for_answer
 from rota.rules.permissions import LOCAL
 from rota.rules.prompts import INTERRUPTED
+from rota.store.attempts import list_kept_attempts
+from rota.store.sessions import list_sessions
+from rota.store.tasks import add_thread
+from rota.store.threads import list_messages, put_thread
+from rota.store.views import (
+    list_deliveries,
+    list_questions,
+    list_run_output,
+    list_runs,
+    list_workers,
+)
 from tests.unit.attempt.keeper_home_fake import assignment, leave
 from tests.unit.attempt.test_relaunch import DONE, House, Trial, agent_run, line, next_run, said
 
@@ -50,7 +61,7 @@ class Begun(Trial):
 
 async def answering(desk, name="talk", thread=HERE, **spec):
     """Return a task that answers in a thread."""
-    if not await desk.store.list_workers():
+    if not await desk.store.read(list_workers):
         await desk.worker("w1")
     await desk.space("main")
     desk.routes = ["agent"]
@@ -63,7 +74,7 @@ async def answering(desk, name="talk", thread=HERE, **spec):
 
 async def claim(desk):
     claimed = await desk.claimed(1, routes=["agent"])
-    return make_assignments(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.database.incarnation)[0]
 
 
 async def tell(desk, *texts, thread=HERE):
@@ -89,12 +100,12 @@ async def test_what_was_said_is_the_prompt_of_the_next_run_and_its_session_the_t
     assert "&lt;/message&gt; today</message>" in told
     await house.work.run(given)
     assert [room.session for room in yard.rooms] == [None, "s-1"]
-    found = await desk.store.list_messages(HERE, None, 1 << 62, 10)
+    found = await desk.store.read(list_messages, HERE, None, 1 << 62, 10)
     assert [(m.body, m.state, m.run_id) for m in reversed(found[1:])] == [
         (one.body, MessageState.GIVEN, one.reader),
         (two.body, MessageState.GIVEN, one.reader),
     ]
-    (session,) = await desk.store.list_sessions(SessionFilter())
+    (session,) = await desk.store.read(list_sessions, SessionFilter())
     assert (session.title, session.agent) == (
         "Ann: And the invoices? Ann: </message> today",
         "command",
@@ -141,7 +152,7 @@ async def test_what_is_said_while_a_run_waits_to_go_on_reaches_it_with_the_answe
     work = House(desk, yard).work
     given = await claim(desk)
     await settle_attempts(desk.store, [(given, await work.run(given))], Random(1))
-    (question,) = await desk.store.list_questions([given.lease.run_id])
+    (question,) = await desk.store.read(list_questions, [given.lease.run_id])
     await answer_question(desk.store, LOCAL, question.id, "yes")
     (two,) = await tell(desk, "two")
     assert two.reader == given.lease.run_id
@@ -212,7 +223,7 @@ async def test_an_attempt_that_is_carried_on_stays_with_the_agent_it_began_with(
     async with asyncio.timeout(5):
         await yard.begun.wait()
     await leave(house.work, given, running)
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     assert kept.agent == "command"
     yard.end(DONE)
     changed = replace(given.task, spec={"instructions": "Look.", "agent": "codex", "max_turns": 3})
@@ -244,9 +255,9 @@ async def test_internal_text_is_on_record_and_is_not_told_to_anybody(desk):
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     run_id = given.lease.run_id
     assert await desk.state(run_id) is RunState.SUCCEEDED
-    assert await desk.store.list_deliveries(run_id, 10) == []
+    assert await desk.store.read(list_deliveries, run_id, 10) == []
     assert (await desk.run(run_id)).mark is SuppressionReason.SILENT
-    output = [event.data["text"] for event in await desk.store.run_output(run_id, 10)]
+    output = [event.data["text"] for event in await desk.store.read(list_run_output, run_id, 10)]
     assert output == ["<internal>kestrel</internal>"]
 
 
@@ -278,7 +289,7 @@ async def test_too_much_or_nothing_cannot_be_said(desk):
         with pytest.raises(Invalid, match="text"):
             await tell(desk, text)
     other = await desk.space("ann")
-    await desk.store.add_thread(other.id, "ann:own")
+    await desk.store.write(add_thread, other.id, "ann:own")
     with pytest.raises(NotFound):
         await tell(desk, "hello", thread="ann:own")
 
@@ -292,16 +303,16 @@ async def test_what_an_agent_asks_for_beside_its_result_is_not_lost_with_interna
     report = await House(desk, yard).work.run(given)
     assert report.outcome == Succeeded(result='"calm"', silent=True, next_check="2h")
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
-    assert await desk.store.list_deliveries(given.lease.run_id, 10) == []
+    assert await desk.store.read(list_deliveries, given.lease.run_id, 10) == []
 
 
 async def test_ist_39_people_wait_for_what_reads_them_and_a_named_pool_wins(desk):
     task = await answering(desk)
     assert (await enqueue(desk.store, task, None)).created
     runs = [await desk.run(message.reader) for message in await tell(desk, "one")]
-    (asked, *_) = await desk.store.list_runs(RunFilter(task_id=task.id, limit=2))
+    (asked, *_) = await desk.store.read(list_runs, RunFilter(task_id=task.id, limit=2))
     assert (asked.id, runs[0].pool) == (runs[0].id, Pool.FOREGROUND)
-    first = await desk.store.list_runs(RunFilter(before=asked.id))
+    first = await desk.store.read(list_runs, RunFilter(before=asked.id))
     assert [run.pool for run in first] == [Pool.BACKGROUND]
     await desk.end_open(asked.id, Cancelled(reason="not now"))
     again = await run_again(desk.store, LOCAL, asked.id)
@@ -320,7 +331,7 @@ async def test_g2_49_a_registered_task_answers_in_many_threads(desk):
     task = await answering(desk)
     owner = await desk.space("main")
     for key in ("talk:one", "talk:two"):
-        await desk.store.put_thread(NewThread(owner.id, key, {"task_id": task.id}))
+        await desk.store.write(put_thread, NewThread(owner.id, key, {"task_id": task.id}))
         (message,) = await tell(desk, "Hello?", thread=key)
         run = await desk.run(message.reader)
         assert (run.task, run.lane) == ("talk", key)

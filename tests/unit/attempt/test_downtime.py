@@ -8,6 +8,7 @@ import pytest
 
 from rota.model.attempts import KeptAttempt, Succeeded
 from rota.model.tasks import Policy
+from rota.store.attempts import record_launch
 from tests.unit.attempt.keeper_home_fake import assignment, work_on
 from tests.unit.attempt.programs_fake import Counting, ManyYard
 
@@ -33,7 +34,7 @@ async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
         run_id=given.lease.run_id, epoch=given.lease.epoch, home=yard.home, nonce="n",
         boot=yard.boot, executor="process", began=began, **told,
     )  # fmt: skip
-    assert await desk.store.begin_kept(kept, "w1")
+    assert await desk.store.write(record_launch, kept, "w1")
     clock.advance(timedelta(seconds=65))
     report = await work_on(desk.store, yard, Counting()).run(given._replace(kept=kept))
     assert report.outcome == Succeeded(result='"done"')

@@ -12,6 +12,7 @@ from rota.flow.attempt import programs
 from rota.flow.claim import make_assignments
 from rota.flow.settle import settle_attempts
 from rota.model.attempts import Lost, Succeeded
+from rota.store.attempts import list_kept_attempts
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, work_on
 from tests.unit.attempt.programs_fake import Counting
 
@@ -93,9 +94,12 @@ async def test_an_attempt_of_which_something_is_left_is_not_forgotten(desk, chan
     await settle_attempts(desk.store, [(given, report)], Random(1))
     yard.times = len(yard.swept) + 1
     await renewed(work)
-    assert (yard.forgotten, len(await desk.store.kept_of(yard.home))) == ([], 1)
+    assert (yard.forgotten, len(await desk.store.read(list_kept_attempts, yard.home))) == ([], 1)
     await renewed(work)
-    assert (yard.forgotten, await desk.store.kept_of(yard.home)) == ([given.lease.run_id], [])
+    assert (yard.forgotten, await desk.store.read(list_kept_attempts, yard.home)) == (
+        [given.lease.run_id],
+        [],
+    )
 
 
 async def test_an_engine_that_hangs_holds_nobody_up_who_is_to_be_carried_on(desk, chance):
@@ -103,7 +107,7 @@ async def test_an_engine_that_hangs_holds_nobody_up_who_is_to_be_carried_on(desk
     first = work_on(desk.store, yard, Counting())
     given = await assignment(desk)
     await desk.queue(given.task)
-    for one in (given, *make_assignments(await desk.claimed(1), desk.store.incarnation)):
+    for one in (given, *make_assignments(await desk.claimed(1), desk.store.database.incarnation)):
         yard.end(b"done\n")
         await settle_attempts(desk.store, [(one, await first.run(one))], Random(1))
     yard.hangs = True
@@ -116,7 +120,10 @@ async def test_an_engine_that_hangs_holds_nobody_up_who_is_to_be_carried_on(desk
     assert (yard.hanging, yard.forgotten) == (1, [])
     yard.answers.set()
     await renewed(work)
-    assert (sorted(yard.forgotten), await desk.store.kept_of(yard.home)) == ([1, 2], [])
+    assert (sorted(yard.forgotten), await desk.store.read(list_kept_attempts, yard.home)) == (
+        [1, 2],
+        [],
+    )
 
 
 async def test_what_is_being_discarded_is_left_to_the_next_process_of_the_home(desk, chance):
@@ -131,7 +138,7 @@ async def test_what_is_being_discarded_is_left_to_the_next_process_of_the_home(d
         await work.close()
     yard.answers.set()
     await asyncio.sleep(0)
-    assert (yard.forgotten, len(await desk.store.kept_of(yard.home))) == ([], 1)
+    assert (yard.forgotten, len(await desk.store.read(list_kept_attempts, yard.home))) == ([], 1)
 
 
 async def test_a_minute_of_an_engine_that_hangs_is_a_minute(desk, chance):
@@ -175,11 +182,13 @@ async def test_what_could_not_be_swept_still_is_when_a_later_attempt_has_its_pla
     report = await work.run(given)
     assert isinstance(report.outcome, Lost)
     await settle_attempts(desk.store, [(given, report)], Random(1))
-    (again,) = make_assignments(await desk.claimed(1, routes=["script"]), desk.store.incarnation)
+    (again,) = make_assignments(
+        await desk.claimed(1, routes=["script"]), desk.store.database.incarnation
+    )
     await settle_attempts(desk.store, [(again, await work.run(again))], Random(1))
     assert list(yard.dirty) == [1]
     await renewed(work)
-    assert (yard.dirty, await desk.store.kept_of(yard.home)) == ({}, [])
+    assert (yard.dirty, await desk.store.read(list_kept_attempts, yard.home)) == ({}, [])
 
 
 async def test_what_cannot_be_discarded_is_logged_and_tried_again(desk, chance, caplog):
@@ -200,4 +209,7 @@ async def test_what_cannot_be_discarded_is_logged_and_tried_again(desk, chance, 
         await renewed(work)
     assert "run.undiscarded" in caplog.text
     await renewed(work)
-    assert (yard.forgotten, await desk.store.kept_of(yard.home)) == ([given.lease.run_id], [])
+    assert (yard.forgotten, await desk.store.read(list_kept_attempts, yard.home)) == (
+        [given.lease.run_id],
+        [],
+    )

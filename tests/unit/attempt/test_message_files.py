@@ -15,6 +15,9 @@ from rota.model.attempts import Failed, Succeeded
 from rota.model.sessions import SessionFilter
 from rota.model.threads import MAX_FILES_BYTES, MAX_MESSAGE
 from rota.rules.permissions import LOCAL
+from rota.store.attempts import list_kept_attempts
+from rota.store.sessions import list_sessions
+from rota.store.views import list_questions
 from tests.unit.attempt.test_conversation import AGENTS, HERE, answering, claim
 from tests.unit.attempt.test_mailbox import FakeMailboxes
 from tests.unit.attempt.test_relaunch import DONE, OVERLOAD, House, Trial, line, said
@@ -64,7 +67,7 @@ async def test_files_are_there_before_the_program_and_it_is_told_where(desk):
     told = yard.started[0].stdin.decode()
     path = f"/mailbox/{yard.nonces[0]}/in/files/{message.id}/photo.png"
     assert f'media_type="image" media_mimetype="image/png" media_path="{path}">Look.<' in told
-    (session,) = await desk.store.list_sessions(SessionFilter())
+    (session,) = await desk.store.read(list_sessions, SessionFilter())
     assert session.title == "Ann: Look. [photo.png]"
 
 
@@ -90,7 +93,7 @@ async def test_files_that_cannot_be_written_fail_the_attempt_and_another_may_fol
     outcome = await made.run(given)
     assert outcome == Failed(code="files_unavailable", message=why, retryable=True)
     assert yard.started == []
-    assert await desk.store.kept_of(yard.home) == []
+    assert await desk.store.read(list_kept_attempts, yard.home) == []
     assert await made.run(given) == Succeeded(result='"done"')
     assert [number for _, number, _ in made.boxes.brought] == [message.id]
 
@@ -126,7 +129,7 @@ async def test_a_run_that_has_asked_is_told_again_where_the_files_are(desk):
     made = house(desk, yard)
     given = await claim(desk)
     await settle_attempts(desk.store, [(given, await made.work.run(given))], Random(1))
-    (question,) = await desk.store.list_questions([message.reader])
+    (question,) = await desk.store.read(list_questions, [message.reader])
     await answer_question(desk.store, LOCAL, question.id, "yes")
     await made.run(await claim(desk))
     assert yard.rooms[1].session == "s-1"

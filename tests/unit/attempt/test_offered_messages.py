@@ -15,6 +15,7 @@ from rota.flow.define.runs import enqueue
 from rota.model.attempts import KeptAttempt
 from rota.model.audit import AttemptIdentity
 from rota.model.threads import MessageState
+from rota.store.threads import list_messages
 from tests.unit.attempt.test_conversation import HERE, answering, claim, tell
 
 
@@ -75,7 +76,7 @@ async def until(box, count):
 
 
 async def states(desk):
-    found = await desk.store.list_messages(HERE, None, 1 << 62, 10)
+    found = await desk.store.read(list_messages, HERE, None, 1 << 62, 10)
     return [message.state for message in reversed(found)]
 
 

@@ -20,6 +20,8 @@ from rota.flow.attempt.output import (
 from rota.flow.attempt.prepare import result_line
 from rota.model.agents import OutputFormat, ProcessExit
 from rota.model.attempts import ExitReason, ExitRecord, OutputStream, SpoolState
+from rota.store.attempts import list_kept_attempts
+from rota.store.views import list_run_output
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, work_on
 
 WELL = ExitRecord(reason=ExitReason.EXITED, code=0)
@@ -129,8 +131,8 @@ async def test_who_carries_on_records_an_end_once(desk, chance, monkeypatch):
         if not yard.out:
             yard.end(b"more than ten\nand the end\n")
         await work_on(desk.store, yard, chance).run(given)
-        (kept,) = await desk.store.kept_of(yard.home)
+        (kept,) = await desk.store.read(list_kept_attempts, yard.home)
         given = given._replace(kept=kept)
-    events = await desk.store.run_output(given.lease.run_id, 100)
+    events = await desk.store.read(list_run_output, given.lease.run_id, 100)
     ends = [event.data["text"] for event in events if END in event.data]
     assert ends == ["more than ten\nand the end"]

@@ -21,6 +21,7 @@ from rota.flow.define import tasks
 from rota.model.agents import OutputFormat
 from rota.model.tasks import NewTask, Overlap, Policy, TaskKind
 from rota.rules.permissions import LOCAL
+from rota.store.tasks import put_task
 from tests.unit.attempt.keeper_home_fake import FakeYard, work_on
 
 
@@ -31,14 +32,14 @@ async def assignment(desk, *, policy=None, payload=None, **spec):
         space_id=owner.id, name="job", title="A job", kind=TaskKind.SCRIPT, route="script",
         spec=spec, policy=policy or Policy(), origin="api", thread="telegram:chat:-100:topic:7",
     )  # fmt: skip
-    return await claimed(desk, await desk.store.put_task(new, None, None), payload)
+    return await claimed(desk, await desk.store.write(put_task, new, None, None), payload)
 
 
 async def claimed(desk, task, payload):
     batch = desk.batch(task, payloads=[payload])
     await desk.enqueue(batch)
     found = await desk.claimed(1, routes=[task.route])
-    return make_assignments(found, desk.store.incarnation)[0]
+    return make_assignments(found, desk.store.database.incarnation)[0]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +91,16 @@ async def test_a_script_knows_for_which_of_its_schedules_it_runs(desk, chance):
         space_id=owner.id, name="job", title="", kind=TaskKind.SCRIPT, route="script",
         spec={"command": ["x"]}, policy=Policy(overlap=Overlap.ALLOW), origin="api",
     )  # fmt: skip
-    task = await desk.store.put_task(new, None, None)
+    task = await desk.store.write(put_task, new, None, None)
     for name in ("often", "seldom"):
         await desk.planned(task, name=name, every="1h")
     desk.clock.advance(timedelta(hours=1))
     await desk.plan()
     yard = FakeYard()
     yard.end(b"done\n")
-    for given in make_assignments(await desk.claimed(2, routes=["script"]), desk.store.incarnation):
+    for given in make_assignments(
+        await desk.claimed(2, routes=["script"]), desk.store.database.incarnation
+    ):
         await work_on(desk.store, yard, chance).run(given)
     told = [command.env for command in yard.started]
     assert sorted(env["ROTA_SCHEDULE"] for env in told) == ["often", "seldom"]

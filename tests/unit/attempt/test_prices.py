@@ -22,6 +22,7 @@ from rota.model.tasks import TaskKind
 from rota.ports.agent import AgentRegistry
 from rota.rules.budgets import add_price
 from rota.rules.permissions import LOCAL
+from rota.store.budgets import set_budget, usage_of_run
 from tests.unit.attempt.keeper_home_fake import assignment, work_on
 from tests.unit.attempt.programs_fake import ManyYard
 from tests.unit.attempt.test_budget import RESULT, WISH, given_to
@@ -64,7 +65,7 @@ async def test_tokens_are_charged_on_record_and_shown(desk, chance):
     report = await work_on(desk.store, yard, chance, prices=PRICES).run(given)
     assert isinstance(report.outcome, Succeeded)
     await settle_attempts(desk.store, [(given, report)], chance)
-    (spent,) = await desk.store.spent_by(given.lease.run_id)
+    (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
     assert (spent.used.cost, spent.priced) == (500_000, True)
 
 
@@ -87,7 +88,7 @@ async def test_what_nobody_can_price_is_not_counted_as_nothing(desk, chance):
 async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(desk, chance):
     wish = {**WISH, "agent": "codex", "command": [], "output": "text", "model": "new"}
     given = await assignment(desk, kind=TaskKind.AGENT, **wish)
-    await desk.store.set_budget(BudgetScope.SPACE, given.lease.space_id, MONEY, "me")
+    await desk.store.write(set_budget, BudgetScope.SPACE, given.lease.space_id, MONEY, "me")
     yard = ManyYard()
     work = AttemptRunner(desk.store, yard, KNOWN, lambda: "w1", chance, usual_agent="codex",
                     offered={}, prices=PRICES)  # fmt: skip

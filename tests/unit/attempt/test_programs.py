@@ -13,6 +13,8 @@ from rota.flow.attempt.programs import ASKED_MICROS, GONE_ON, HAS_ASKED
 from rota.flow.attempt.runner import UNHEARD
 from rota.model.attempts import Cancelled, Succeeded
 from rota.model.budgets import BudgetCaps, BudgetScope
+from rota.store.attempt_requests import defer_operations
+from rota.store.budgets import set_budget
 from tests.tools.attempt_bench import Talk
 from tests.unit.attempt.keeper_home_fake import (
     FakeYard,
@@ -85,7 +87,7 @@ async def test_who_has_ended_without_being_asked_is_asked_no_more(desk, chance):
 
 
 async def test_a_home_that_is_let_go_asks_nobody_any_more(desk, chance, monkeypatch):
-    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(minding_module, "RETRY_SECONDS", 0.01)
     yard = Full(times=1_000)
     yard.close = lambda: None
     work, given, running = await heard(desk, chance, yard)
@@ -108,7 +110,7 @@ async def test_a_full_disk_leaves_nobody_going_on_who_has_asked(desk, chance):
     yard = Full()
     work, given, running = await heard(desk, chance, yard)
     talk = Talk(desk, given.task)
-    await desk.store.defer(await talk.speaker(given.lease), [talk.question()])
+    await desk.store.write(defer_operations, await talk.speaker(given.lease), [talk.question()])
     desk.clock.advance(seconds=ASKED_MICROS // 1_000_000 + 1)
     await work.renew()
     await until(running.done)
@@ -119,7 +121,7 @@ async def test_a_full_disk_leaves_nobody_going_on_at_its_budget(desk, chance):
     yard = Full()
     given = await assignment(desk)
     cap = BudgetCaps(seconds=1)
-    await desk.store.set_budget(BudgetScope.RUN, given.lease.task_id, cap, "me")
+    await desk.store.write(set_budget, BudgetScope.RUN, given.lease.task_id, cap, "me")
     _, _, running = await heard(desk, chance, yard, given)
     desk.clock.advance(seconds=2)
     await until(running.done)

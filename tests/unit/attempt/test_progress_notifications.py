@@ -17,9 +17,13 @@ from rota.model.notifications import DeliveryKind
 from rota.model.tasks import OnLost, Policy, Retry, TaskKind
 from rota.rules.notifications import MAX_ANSWERS, STARTED_PHRASES
 from rota.rules.permissions import LOCAL
+from rota.store.attempts import list_kept_attempts
+from rota.store.plans import promote_delayed
+from rota.store.threads import list_messages
+from rota.store.views import list_deliveries
 from tests.unit.attempt.test_conversation import HERE, TALK, claim, tell
 from tests.unit.attempt.test_relaunch import DONE, OVERLOAD, House, Trial, line, said
-from tests.unit.attempt.test_runner import Wavering
+from tests.unit.attempt.test_runner import wavering
 
 
 async def talking(desk, **policy):
@@ -36,7 +40,7 @@ async def talking(desk, **policy):
 
 async def heard(desk, *out, store=None, **facts):
     """Let a run of the conversation say something, and return what it was and came to."""
-    if not await desk.store.list_messages(HERE, None, 1 << 62, 1):
+    if not await desk.store.read(list_messages, HERE, None, 1 << 62, 1):
         await tell(desk, "Well?")
     given = await claim(desk)
     yard = Trial(said(b"".join(out), **facts))
@@ -50,7 +54,7 @@ async def settled(desk, given, report):
 
 
 async def bodies(desk, given, kind=None):
-    view = await desk.store.list_deliveries(given.lease.run_id, 1_000)
+    view = await desk.store.read(list_deliveries, given.lease.run_id, 1_000)
     return [one.body for one in sorted(view, key=lambda d: d.id) if kind in {None, one.kind}]
 
 
@@ -71,7 +75,7 @@ async def test_every_result_is_a_message_of_its_own_as_it_comes(desk):
 @pytest.mark.parametrize("after", [False, True])
 async def test_what_is_told_while_the_store_wavers_is_told_once(desk, after):
     await talking(desk, acknowledge=True, progress=3)
-    store = Wavering(desk.store, after)
+    store = wavering(desk.store, after)
     out = line("tool", name="look") + results("one", "two")
     given, report = await heard(desk, out, store=store)
     await settled(desk, given, report)
@@ -87,7 +91,7 @@ async def test_whoever_carries_an_attempt_on_tells_nothing_of_it_again(desk):
     first = results("one", "two")
     yard = Trial(said(first))
     await House(desk, yard).work.run(given)
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     assert kept.out_at == len(first)
     yard.end(results("three"))
     report = await House(desk, yard).work.run(given._replace(kept=kept))
@@ -107,11 +111,11 @@ async def test_answers_that_nobody_was_told_are_told_once_somebody_listens(desk,
     await House(desk, yard).work.run(given._replace(task=nowhere))
     assert await bodies(desk, given) == []
     for _ in range(deaths):
-        (kept,) = await desk.store.kept_of(yard.home)
+        (kept,) = await desk.store.read(list_kept_attempts, yard.home)
         await House(desk, yard).work.run(given._replace(kept=kept))
         assert await bodies(desk, given) == ["one"]
     yard.end(more)
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     report = await House(desk, yard).work.run(given._replace(kept=kept))
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one", "two", *(["three"] if more else [])]
@@ -144,7 +148,7 @@ async def test_who_is_tried_again_and_says_the_same_is_not_heard_twice(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one", "two"]
     desk.clock.advance(timedelta(seconds=10))
-    await desk.store.promote(10)
+    await desk.store.write(promote_delayed, 10)
     given, report = await heard(desk, results("one", "three", "four"))
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one", "two", "three", "four"]
@@ -191,7 +195,7 @@ async def test_the_begin_of_work_is_acknowledged_once_and_on_no_retry(desk):
     assert begun in STARTED_PHRASES
     await settled(desk, given, report)
     desk.clock.advance(timedelta(seconds=10))
-    await desk.store.promote(10)
+    await desk.store.write(promote_delayed, 10)
     given, report = await heard(desk, DONE)
     await settled(desk, given, report)
     assert await bodies(desk, given) == [begun, "done"]

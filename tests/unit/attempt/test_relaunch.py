@@ -32,6 +32,10 @@ from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
 from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN
 from rota.store import store as store_module
+from rota.store.attempts import list_kept_attempts, record_launch, schedule_relaunch
+from rota.store.sessions import find_session
+from rota.store.store import HookedStore
+from rota.store.views import list_questions, list_run_events, list_runs
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, leave, texts
 
 
@@ -103,7 +107,7 @@ async def agent_run(desk, **spec):
 
 
 async def faults(desk, run_id):
-    events = await desk.store.run_events(run_id)
+    events = await desk.store.read(list_run_events, run_id)
     return [event.data for event in events if event.name is EventName.FAULT]
 
 
@@ -121,7 +125,7 @@ async def test_what_is_refused_twice_and_then_done_is_one_attempt(desk):
         ("overload", 2, 3),
     ]
     assert pauses[0]["message"].startswith("The model's provider is overloaded")
-    (run,) = await desk.store.list_runs(RunFilter(limit=10))
+    (run,) = await desk.store.read(list_runs, RunFilter(limit=10))
     assert (run.epoch, run.retries) == (1, 0)
 
 
@@ -191,50 +195,43 @@ async def test_a_cancellation_holds_while_it_waits(desk):
 class Dying:
     """A store that dies before or after one of its operations, once; a process with it."""
 
-    def __init__(self, store, operation, *, after):
-        self._store = store
+    def __init__(self, operation, *, after):
         self._operation = operation
         self._after = after
-        self._first = operation == "begin_kept"
+        self._first = operation is record_launch
         self.died = asyncio.Event()
 
-    def __getattr__(self, name):
-        found = getattr(self._store, name)
-        if name != self._operation:
-            return found
-
-        async def die(*args):
-            if self._first:  # that of the first try, before which nothing can be lost
-                self._first = False
-                return await found(*args)
-            if self._after:
-                await found(*args)
-            self.died.set()
-            return await asyncio.get_running_loop().create_future()
-
-        return die
+    async def __call__(self, write, operation, args, kwargs):
+        if operation is not self._operation or self._first:
+            # The first launch goes through: before it nothing can be lost.
+            self._first = self._first and operation is not self._operation
+            return await write(operation, *args, **kwargs)
+        if self._after:
+            await write(operation, *args, **kwargs)
+        self.died.set()
+        return await asyncio.get_running_loop().create_future()
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("operation", ["pause_kept", "begin_kept"])
+@pytest.mark.parametrize("operation", [schedule_relaunch, record_launch])
 async def test_a_process_that_dies_between_two_tries_loses_none_and_adds_none(
     desk, operation, after
 ):
     given = await agent_run(desk)
     yard = Trial(said(line("text", text="a") + OVERLOAD, code=1), said(DONE))
-    dying = Dying(desk.store, operation, after=after)
-    house = House(desk, yard, dying)
+    dying = Dying(operation, after=after)
+    house = House(desk, yard, HookedStore(desk.store, dying))
     running = asyncio.ensure_future(house.run(given))
     async with asyncio.timeout(5):
         await dying.died.wait()
     await leave(house.work, given, running)
-    (kept,) = await desk.store.kept_of(yard.home)
-    if operation == "begin_kept" and after:  # written down, and nothing of it was started
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
+    if operation is record_launch and after:  # written down, and nothing of it was started
         yard.out, yard.ending = b"", ExitRecord(reason=ExitReason.LOST_NEVER_STARTED, proven=True)
     outcome = await House(desk, yard).run(given._replace(kept=kept))
     assert outcome == Succeeded(result='"done"')
     assert len(yard.started) == 2
-    (row,) = await desk.store.kept_of(yard.home)
+    (row,) = await desk.store.read(list_kept_attempts, yard.home)
     assert row.tries == 1
     assert await texts(desk, given.lease.run_id) == ["a"]
     retries = [data["retry"] for data in await faults(desk, given.lease.run_id) if "retry" in data]
@@ -245,20 +242,18 @@ async def test_a_process_that_dies_between_two_tries_loses_none_and_adds_none(
 async def test_a_lost_answer_to_a_pause_adds_no_try(desk, monkeypatch, after):
     given = await agent_run(desk)
     yard = Trial(said(OVERLOAD, code=1), said(DONE))
-    store, lost = desk.store, []
+    lost = []
 
-    class Wavering:
-        def __getattr__(self, name):
-            return getattr(store, name)
+    async def waver(write, operation, args, kwargs):
+        if operation is schedule_relaunch and not lost:
+            lost.append(await write(operation, *args, **kwargs) if after else None)
+            raise Unavailable("the connection was lost")
+        return await write(operation, *args, **kwargs)
 
-        async def pause_kept(self, *args):
-            if not lost:
-                lost.append(await store.pause_kept(*args) if after else None)
-                raise Unavailable("the connection was lost")
-            return await store.pause_kept(*args)
-
-    monkeypatch.setattr(store_module, "LOOK_SECONDS", 0.0)
-    assert await House(desk, yard, Wavering()).run(given) == Succeeded(result='"done"')
+    monkeypatch.setattr(store_module, "RETRY_SECONDS", 0.0)
+    assert await House(desk, yard, HookedStore(desk.store, waver)).run(given) == Succeeded(
+        result='"done"'
+    )
     assert len([data for data in await faults(desk, given.lease.run_id) if "retry" in data]) == 1
 
 
@@ -266,11 +261,11 @@ async def next_run(desk, given, outcome):
     await settle_attempts(desk.store, [(given, outcome)], Random(1))
     await desk.queue(given.task)
     claimed = await desk.claimed(1, routes=["agent"])
-    return make_assignments(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.database.incarnation)[0]
 
 
 async def session_of(desk, given, agent):
-    return await desk.store.find_session(given.lease.run_id, agent, shared=True, own=False)
+    return await desk.store.read(find_session, given.lease.run_id, agent, shared=True, own=False)
 
 
 async def test_the_next_run_goes_on_in_the_session_of_the_last(desk):
@@ -306,7 +301,7 @@ async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk)
     assert house.waited == []
     kept = await session_of(desk, given, "command")
     assert kept.id == "s-2"
-    assert (await desk.store.kept_of(yard.home))[-1].tries == 0
+    assert (await desk.store.read(list_kept_attempts, yard.home))[-1].tries == 0
 
 
 def codex(total, text="hi"):
@@ -328,7 +323,7 @@ async def test_what_a_session_used_before_is_not_counted_again(desk):
     await work.run(given)
     used = []
     for run_id in (first, given.lease.run_id):
-        events = await desk.store.run_events(run_id)
+        events = await desk.store.read(list_run_events, run_id)
         used += [e.data["input"] for e in events if e.name is EventName.USAGE]
     assert used == [10, 15]
     kept = await session_of(desk, given, "codex")
@@ -344,10 +339,10 @@ async def test_an_answer_reaches_the_agent_in_the_session_that_asked(desk, keep)
     report = await work.run(given)
     assert report.outcome == WaitingForAnswer(question="Which colour?", options=("red",))
     await settle_attempts(desk.store, [(given, report)], Random(1))
-    (question,) = await desk.store.list_questions([given.lease.run_id])
+    (question,) = await desk.store.read(list_questions, [given.lease.run_id])
     await answer_question(desk.store, LOCAL, question.id, "red")
     claimed = await desk.claimed(1, routes=["agent"])
-    again = make_assignments(claimed, desk.store.incarnation)[0]
+    again = make_assignments(claimed, desk.store.database.incarnation)[0]
     assert (await work.run(again)).outcome == Succeeded(result='"done"')
     answered = "You asked: Which colour?\nThe answer is: red"
     told = yard.started[1]

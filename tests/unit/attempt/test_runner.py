@@ -20,6 +20,9 @@ from rota.model.attempts import ExitReason, Failed, KeptAttempt, Lost, Succeeded
 from rota.model.programs import ResourceLimits
 from rota.model.tasks import Policy, TaskKind
 from rota.model.text import MORE
+from rota.store.attempts import list_kept_attempts, record_launch, record_output
+from rota.store.views import list_run_output
+from tests.tools.interception import intercept
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, texts, work_on
 
 
@@ -107,40 +110,31 @@ async def test_a_result_file_that_is_too_long_is_a_failure(desk, chance, yard):
     assert outcome.code == "bad_result"
 
 
-class Wavering:
-    """A store whose answers are lost now and then."""
+def wavering(store, after):
+    """Let a store lose the first answer of each operation that an attempt needs."""
 
-    def __init__(self, store, after):
-        self._store = store
-        self._after = after
-        self._failed = set()
+    def once(failed=False):
+        async def waver(proceed, *args):
+            nonlocal failed
+            if failed:
+                return await proceed(*args)
+            failed = True
+            if after:
+                await proceed(*args)
+            raise Unavailable("the connection was lost")
 
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+        return waver
 
-    async def _waver(self, name, call):
-        if name in self._failed:
-            return await call()
-        self._failed.add(name)
-        if self._after:
-            await call()
-        raise Unavailable("the connection was lost")
-
-    async def begin_kept(self, *args):
-        return await self._waver("begin", lambda: self._store.begin_kept(*args))
-
-    async def hear(self, *args):
-        return await self._waver("hear", lambda: self._store.hear(*args))
-
-    async def kept_of(self, *args):
-        return await self._waver("kept", lambda: self._store.kept_of(*args))
+    for operation in (record_launch, record_output, list_kept_attempts):
+        intercept(store, operation, once())
+    return store
 
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_what_is_said_while_the_store_wavers_is_recorded_once(desk, chance, yard, after):
     given = await assignment(desk)
     yard.end(b"".join(b"line %d\n" % n for n in range(50)))
-    report = await work_on(Wavering(desk.store, after), yard, chance).run(given)
+    report = await work_on(wavering(desk.store, after), yard, chance).run(given)
     assert report.outcome == Succeeded(result='"line 49"')
     assert await texts(desk, given.lease.run_id) == [f"line {n}" for n in range(50)]
     assert len(yard.started) == 1
@@ -165,7 +159,7 @@ async def test_what_was_heard_by_another_process_is_not_heard_again(desk, chance
     first.cancel()
     await asyncio.wait([first])
     yard.ending = None
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     yard.end(b"three\n")
     report = await work_on(desk.store, yard, chance).run(given._replace(kept=kept))
     assert report.outcome == Succeeded(result='"three"')
@@ -327,10 +321,10 @@ async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, 
     for _ in range(3):
         yard.end(b"a line\n" * 15)
         await work_on(desk.store, yard, chance).run(given)
-        (kept,) = await desk.store.kept_of(yard.home)
+        (kept,) = await desk.store.read(list_kept_attempts, yard.home)
         given = given._replace(kept=kept)
     assert kept.out_at == len(yard.out)
-    events = await desk.store.run_output(given.lease.run_id, 1_000)
+    events = await desk.store.read(list_run_output, given.lease.run_id, 1_000)
     as_it_came = [event.data["text"] for event in events if END not in event.data]
     assert as_it_came == ["a line"] * 19 + [MORE]
     assert [event.data["text"].count("a line") for event in events if END in event.data] == [11]

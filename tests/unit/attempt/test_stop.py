@@ -11,6 +11,9 @@ import pytest
 from rota.model.attempts import Cancelled, Drained, Failed, Succeeded
 from rota.model.tasks import TaskKind
 from rota.runtime.worker import AttemptStop, Worker
+from rota.store.attempts import list_kept_attempts, record_launch, record_output, renew_home_lease
+from rota.store.tasks import find_space
+from tests.tools.interception import intercept
 from tests.unit.attempt.keeper_home_fake import (
     FakeYard,
     a_few_turns,
@@ -52,7 +55,7 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     async with asyncio.timeout(5):
-        while not await desk.store.kept_of(yard.home):
+        while not await desk.store.read(list_kept_attempts, yard.home):
             await asyncio.sleep(0)
     await begun(lambda: work._going)
     await a_few_turns()
@@ -80,7 +83,7 @@ async def test_what_is_stopped_before_its_first_step_ends_only_if_it_was_cancell
     running = asyncio.ensure_future(first.run(given))
     await begun(lambda: yard.started)
     await leave(first, given, running)
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     work = work_on(desk.store, yard, chance)
     await work.open()
     worker = Worker(desk.store, [work], "w1", desk.clock, chance, slots=5)
@@ -90,7 +93,7 @@ async def test_what_is_stopped_before_its_first_step_ends_only_if_it_was_cancell
     assert yard.cancelled == told
 
 
-async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, yard, monkeypatch):
+async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, yard):
     given = await assignment(desk)
     asked = asyncio.Event()
 
@@ -101,7 +104,7 @@ async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, 
         except asyncio.CancelledError:
             return False
 
-    monkeypatch.setattr(desk.store, "begin_kept", answers_all_the_same)
+    intercept(desk.store, record_launch, answers_all_the_same)
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await asked.wait()
@@ -113,18 +116,17 @@ async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, 
     assert yard.started == []
 
 
-async def test_who_is_stopped_while_it_records_has_an_end(desk, chance, yard, monkeypatch):
+async def test_who_is_stopped_while_it_records_has_an_end(desk, chance, yard):
     given = await assignment(desk)
     yard.out = b"one\n"
     recording, go = asyncio.Event(), asyncio.Event()
-    hear = desk.store.hear
 
-    async def slow(*args):
+    async def slow(proceed, *args):
         recording.set()
         await go.wait()
-        return await hear(*args)
+        return await proceed(*args)
 
-    monkeypatch.setattr(desk.store, "hear", slow)
+    intercept(desk.store, record_output, slow)
     running = asyncio.ensure_future(work_on(desk.store, yard, chance).run(given))
     await recording.wait()
     running.cancel()
@@ -145,7 +147,7 @@ async def test_what_was_recorded_after_the_last_look_is_not_recorded_again(desk,
     first.cancel()
     await asyncio.wait([first])
     yard.ending = None
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     yard.end(b"three\n")
     stale = dataclasses.replace(kept, out_at=4)
     async with asyncio.timeout(5):
@@ -161,7 +163,7 @@ async def test_what_cannot_be_carried_on_is_ended_before_it_is_refused(desk, cha
     work = work_on(desk.store, yard, chance)
     work.detach(given.lease.run_id)
     running.cancel()
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     kept = dataclasses.replace(kept, agent="oracle")
     yard.cancelled.clear()
     yard.ending = None
@@ -183,18 +185,18 @@ async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance
     await work.renew()
     await begun(lambda: yard.forgotten == [given.lease.run_id])
     await work._discarding.close()
-    assert await desk.store.kept_of(yard.home) == []
+    assert await desk.store.read(list_kept_attempts, yard.home) == []
 
 
-async def test_a_promise_counts_from_before_the_store_was_asked(desk, chance, yard, monkeypatch):
-    renew_home, slept = desk.store.renew_home, 0.0
+async def test_a_promise_counts_from_before_the_store_was_asked(desk, chance, yard):
+    slept = 0.0
 
-    async def slow(*args):
+    async def slow(proceed, *args):
         nonlocal slept
         slept = 500.0
-        await renew_home(*args)
+        await proceed(*args)
 
-    monkeypatch.setattr(desk.store, "renew_home", slow)
+    intercept(desk.store, renew_home_lease, slow)
     yard.boot_time = lambda: slept
     await work_on(desk.store, yard, chance).renew()
     assert yard.promised == 15 * 60.0
@@ -214,17 +216,15 @@ async def test_one_that_was_let_go_is_left_alone(desk, chance, yard):
     assert yard.cancelled == []
 
 
-async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(
-    desk, chance, yard, monkeypatch
-):
+async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(desk, chance, yard):
     given = await assignment(desk)
     asked = asyncio.Event()
 
-    async def never(_):
+    async def never(*_):
         asked.set()
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(desk.store, "find_space", never)
+    intercept(desk.store, find_space, never)
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await asked.wait()

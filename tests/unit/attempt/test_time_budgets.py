@@ -21,6 +21,10 @@ from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
 from rota.rules.budgets import CONTINUE, PAUSE, RETRY_RESERVATION, STOP, local_date
 from rota.rules.permissions import LOCAL
+from rota.store.attempts import list_kept_attempts
+from rota.store.budgets import reserve_budget, set_budget, usage_of_run
+from rota.store.tasks import get_tasks
+from rota.store.views import list_questions
 from tests.contract.store.spending import spender_of
 from tests.unit.attempt.keeper_home_fake import assignment, work_on
 from tests.unit.attempt.programs_fake import Counting, ManyYard
@@ -33,22 +37,22 @@ async def given_to(desk, **caps):
     given = await assignment(desk, output="lines")
     for scope, cap in caps.items():
         key = given.lease.space_id if scope == "space" else given.lease.task_id
-        await desk.store.set_budget(BudgetScope(scope), key, cap, "me")
+        await desk.store.write(set_budget, BudgetScope(scope), key, cap, "me")
     return given
 
 
 async def next_of(desk):
     claimed = await desk.claimed(1, routes=["script"])
-    return make_assignments(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.database.incarnation)[0]
 
 
 async def queued_again(desk, given):
-    await desk.queue((await desk.store.get_tasks([given.lease.task_id]))[0])
+    await desk.queue((await desk.store.read(get_tasks, [given.lease.task_id]))[0])
     return await next_of(desk)
 
 
 async def answered(desk, run_id, text):
-    question = (await desk.store.list_questions([run_id]))[-1]
+    question = (await desk.store.read(list_questions, [run_id]))[-1]
     await answer_question(desk.store, LOCAL, question.id, text)
     return await next_of(desk)
 
@@ -73,7 +77,7 @@ async def test_at_the_cap_of_its_time_a_script_is_ended_politely_and_a_person_as
     assert "61 seconds" in report.outcome.context
     assert yard.cancelled == ["budget: this run may use 60 seconds"]
     assert await desk.state(given.lease.run_id) is RunState.WAITING
-    (spent,) = await desk.store.spent_by(given.lease.run_id)
+    (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
     assert spent.used == Amounts(seconds=61)
     assert spent.stopped == "budget: this run may use 60 seconds"
 
@@ -86,7 +90,9 @@ async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
     today = local_date(from_micros(desk.store.now()), "UTC")
     agent = replace(spender_of(other.lease), day=today)
     most = Amounts(tokens=1, cost=1, turns=1)
-    assert await desk.store.reserve(agent, "w1", Amounts(), most) == most  # nothing is left of it
+    assert (
+        await desk.store.write(reserve_budget, agent, "w1", Amounts(), most) == most
+    )  # nothing is left of it
     report = await work_on(desk.store, ManyYard({"out": RESULT}), Counting()).run(given)
     assert isinstance(report.outcome, Succeeded)
 
@@ -138,7 +144,7 @@ async def test_an_answer_stops_the_script_or_pauses_its_task(desk, clock, text):
     yard = ManyYard()
     report = await work_on(desk.store, yard, Counting()).run(again)
     assert isinstance(report.outcome, Cancelled)
-    (task,) = await desk.store.get_tasks([again.lease.task_id])
+    (task,) = await desk.store.read(get_tasks, [again.lease.task_id])
     assert task.enabled is (text == STOP)
     assert yard.started == []
 
@@ -149,7 +155,7 @@ async def test_the_time_of_scripts_is_known_without_any_budget(desk, clock):
     work = asyncio.ensure_future(work_on(desk.store, yard, Counting()).run(given))
     await yard.going.wait()
     clock.advance(timedelta(seconds=7))
-    (kept,) = await desk.store.kept_of(yard.home)
+    (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     yard.finish(kept)
     report = await work
     assert isinstance(report.outcome, Succeeded)

@@ -18,6 +18,7 @@ from rota.model.runs import RunState
 from rota.model.tasks import OnLost
 from rota.model.threads import MessageState
 from rota.rules.permissions import LOCAL
+from rota.store.threads import assign_messages, list_messages
 from tests.unit.attempt.keeper_home_fake import FakeYard
 from tests.unit.attempt.test_conversation import HERE, answering, claim, tell
 from tests.unit.attempt.test_relaunch import DONE, OVERLOAD, House, Trial, said
@@ -41,7 +42,7 @@ async def ended(desk, yard):
 
 
 async def states(desk):
-    found = await desk.store.list_messages(HERE, None, 1 << 62, 10)
+    found = await desk.store.read(list_messages, HERE, None, 1 << 62, 10)
     return [(message.body, message.state) for message in reversed(found)]
 
 
@@ -106,7 +107,7 @@ async def test_what_was_given_to_a_worker_that_died_before_it_began_is_unread(de
     )  # fmt: skip
     await tell(desk, "cancel the flight")
     given = await claim(desk)
-    await desk.store.give_messages(given.lease.run_id, given.lease.epoch, "w1")
+    await desk.store.write(assign_messages, given.lease.run_id, given.lease.epoch, "w1")
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, Random(1), fence=True)
     assert await desk.state(given.lease.run_id) is RunState.FAILED

@@ -11,6 +11,8 @@ from rota.flow.settle import settle_attempts
 from rota.model.attempts import Succeeded
 from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
+from rota.store.attempt_requests import defer_operations
+from rota.store.views import list_questions
 from tests.tools.attempt_bench import Talk
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, work_on
 
@@ -19,7 +21,7 @@ OVERLOAD = b'{"rota": "error", "class": "overload", "message": "529 Overloaded"}
 
 async def asks(desk, given):
     talk = Talk(desk, given.task)
-    await desk.store.defer(await talk.speaker(given.lease), [talk.question()])
+    await desk.store.write(defer_operations, await talk.speaker(given.lease), [talk.question()])
 
 
 async def test_a_program_that_has_asked_and_goes_on_is_ended_and_its_run_waits(desk, chance):
@@ -41,7 +43,7 @@ async def test_a_program_that_has_asked_and_goes_on_is_ended_and_its_run_waits(d
     report = await going
     assert all(await settle_attempts(desk.store, [(given, report)], chance))
     assert await desk.state(given.lease.run_id) is RunState.WAITING
-    (question,) = await desk.store.list_questions([given.lease.run_id])
+    (question,) = await desk.store.read(list_questions, [given.lease.run_id])
     assert question.question == "Shall I?"
 
 

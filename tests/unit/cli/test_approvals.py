@@ -13,7 +13,9 @@ from rota.rules.approvals import action_text
 from rota.rules.permissions import OWNER
 from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.store.sqlite.store import SqliteStore
+from rota.store import settlement as store_settlement
+from rota.store.claims import claim_runs
+from rota.store.sqlite.database import SqliteDatabase
 
 ACTION = action_text(
     {"argv": ["deploy", "\u202eprod"]}, run=1, attempt=1, task="hello", space="main"
@@ -26,14 +28,16 @@ def approval(rota, hello):
     rota.ok("task", "run", hello)
 
     async def ask():
-        store = SqliteStore(str(rota.home / "rota.db"), SystemClock())
+        store = SqliteDatabase(str(rota.home / "rota.db"), SystemClock())
         await store.open()
-        claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
+        claimed = await store.write(claim_runs, "w", ("background", "foreground"), ["python"], 1)
         (lease,) = claimed.leases
         policy = claimed.tasks[lease.task_id].policy
         report = AttemptReport(outcome=WaitingForAnswer(question="Deploy?", action=ACTION))
         context = SettlementContext(policy=policy, now=store.now())
-        assert await store.settle([settle(running(lease), report, context)]) == [True]
+        assert await store.write(
+            store_settlement.settle, [settle(running(lease), report, context)]
+        ) == [True]
         await store.close()
 
     asyncio.run(ask())

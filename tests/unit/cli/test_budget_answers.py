@@ -14,7 +14,10 @@ from rota.model.tasks import TaskKind
 from rota.rules.budgets import CONTINUE, PAUSE, STOP
 from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.store.sqlite.store import SqliteStore
+from rota.store import settlement as store_settlement
+from rota.store.budgets import reserve_budget, set_budget
+from rota.store.claims import claim_runs
+from rota.store.sqlite.database import SqliteDatabase
 
 
 @pytest.fixture
@@ -25,21 +28,27 @@ def over(rota, hello):
         rota.ok("task", "run", hello)
 
         async def ask():
-            store = SqliteStore(str(rota.home / "rota.db"), SystemClock())
+            store = SqliteDatabase(str(rota.home / "rota.db"), SystemClock())
             await store.open()
-            claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
+            claimed = await store.write(
+                claim_runs, "w", ("background", "foreground"), ["python"], 1
+            )
             (lease,) = claimed.leases
-            await store.set_budget(BudgetScope.RUN, lease.task_id, BudgetCaps(tokens=9), "me")
+            await store.write(
+                set_budget, BudgetScope.RUN, lease.task_id, BudgetCaps(tokens=9), "me"
+            )
             spender = BudgetHolder(
                 run_id=lease.run_id, epoch=lease.epoch, space_id=lease.space_id,
                 task_id=lease.task_id, day="2026-03-01", began=store.now(),
                 units=USABLE[TaskKind.AGENT],
             )  # fmt: skip
-            await store.reserve(spender, "w", Amounts(), Amounts(tokens=9))
+            await store.write(reserve_budget, spender, "w", Amounts(), Amounts(tokens=9))
             asked = WaitingForAnswer(question="Go on?", options=(CONTINUE, STOP, PAUSE))
             report = AttemptReport(outcome=asked, aside=AttemptNotes(stopped=stopped))
             context = SettlementContext(policy=claimed.tasks[lease.task_id].policy, now=store.now())
-            assert await store.settle([settle(running(lease), report, context)]) == [True]
+            assert await store.write(
+                store_settlement.settle, [settle(running(lease), report, context)]
+            ) == [True]
             await store.close()
 
         asyncio.run(ask())

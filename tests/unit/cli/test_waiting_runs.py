@@ -14,7 +14,9 @@ from rota.model.checks import SuppressionReason
 from rota.model.settlement import AttemptNotes
 from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.store.sqlite.store import SqliteStore
+from rota.store import settlement as store_settlement
+from rota.store.claims import claim_runs
+from rota.store.sqlite.database import SqliteDatabase
 
 ASKED = WaitingForAnswer(
     question="Which one?",
@@ -31,16 +33,20 @@ def ended(rota, hello):
 
     def end(outcome=None, aside=None):
         async def work():
-            store = SqliteStore(str(rota.home / "rota.db"), SystemClock())
+            store = SqliteDatabase(str(rota.home / "rota.db"), SystemClock())
             await store.open()
-            claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
+            claimed = await store.write(
+                claim_runs, "w", ("background", "foreground"), ["python"], 1
+            )
             (lease,) = claimed.leases
             if outcome is not None:
                 context = SettlementContext(
                     policy=claimed.tasks[lease.task_id].policy, now=store.now()
                 )
                 report = AttemptReport(outcome=outcome, aside=aside)
-                assert await store.settle([settle(running(lease), report, context)]) == [True]
+                assert await store.write(
+                    store_settlement.settle, [settle(running(lease), report, context)]
+                ) == [True]
             await store.close()
 
         asyncio.run(work())

@@ -17,6 +17,7 @@ from rota.errors import Invalid
 from rota.executors.inprocess.child_process import path_of
 from rota.library.rota import Rota
 from rota.model.runs import RunState
+from rota.store.views import list_deliveries
 
 WORK = """
 import atexit, os, sys, time
@@ -90,7 +91,7 @@ async def run_one(function, payload=None, **options):
         run_id = await rota.enqueue("job", payload)
         await rota.work(until_idle=True)
         run = await rota.run(run_id)
-        return run, await rota.store.list_deliveries(run_id, 10)
+        return run, await rota.store.read(list_deliveries, run_id, 10)
 
 
 async def test_the_result_and_the_messages_come_back(work):

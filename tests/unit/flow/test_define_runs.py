@@ -23,7 +23,10 @@ from rota.model.runs import MAX_PAYLOAD_BYTES, RunBatch, RunSource, RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import OnLost, Retry
 from rota.rules.permissions import LOCAL, OWNER, Caller
-from rota.store.sqlite.store import MemoryStore
+from rota.store.settlement import disable_task, request_cancel
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.tasks import list_schedules
+from rota.store.views import list_questions
 from tests.tools.store_bench import MINUTE, Bench, failed
 
 DEEP = "[" * 101 + "]" * 101
@@ -81,11 +84,11 @@ async def test_a_key_that_means_something_else_is_a_conflict(desk):
 async def test_run_now_runs_a_disabled_task_and_moves_no_schedule(desk):
     task = await desk.task()
     stored = await desk.planned(task, every="1h")
-    await desk.store.disable_task(task, "off", None, [])
+    await desk.store.write(disable_task, task, "off", None, [])
     run_id = (await run_now(desk.store, LOCAL, "job", payload={"a": 1})).run_id
     assert await desk.claim_ids() == [run_id]
     assert (await desk.run(run_id)).source is RunSource.MANUAL
-    (standing,) = await desk.store.list_schedules([task.id])
+    (standing,) = await desk.store.read(list_schedules, [task.id])
     assert (standing.cursor, standing.next_at) == (stored.cursor, stored.next_at)
 
 
@@ -158,16 +161,16 @@ async def test_cancelling_a_waiting_run_closes_its_question(desk, chance):
         await answer_question(desk.store, LOCAL, question, "yes")
 
 
-class RacingStore(MemoryStore):
+class RacingStore(MemoryDatabase):
     """Lets something happen between a look at a run and the request to stop it."""
 
     meanwhile = None
 
-    async def request_cancel(self, run_ids, why):
-        if self.meanwhile is not None:
+    async def write(self, operation, *args, **kwargs):
+        if operation is request_cancel and self.meanwhile is not None:
             happen, self.meanwhile = self.meanwhile, None
             await happen()
-        await super().request_cancel(run_ids, why)
+        return await super().write(operation, *args, **kwargs)
 
 
 async def test_a_run_that_goes_back_to_the_queue_while_it_is_cancelled_is_cancelled(
@@ -217,7 +220,7 @@ async def test_a_person_decides_about_a_lost_run(desk, chance, text, state):
     await desk.queue(await desk.task(on_lost=OnLost.ASK))
     lease = await desk.claim_one(worker="dead")
     await rescue(desk.store, chance, fence=True)
-    (question,) = await desk.store.list_questions([lease.run_id])
+    (question,) = await desk.store.read(list_questions, [lease.run_id])
     run = await answer_question(desk.store, LOCAL, question.id, text)
     assert run.state.value == state
     if state == "queued":

@@ -11,7 +11,9 @@ from rota.flow.define.schedules import drop_schedule
 from rota.flow.observe.verification import verify
 from rota.flow.plan import plan
 from rota.rules.permissions import LOCAL
-from rota.store.sqlite.store import MemoryStore
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.tasks import list_schedules, set_space
+from rota.store.views import list_events
 from rota.testing.clock import VirtualClock
 from tests.tools.store_bench import MINUTE, Bench
 
@@ -22,7 +24,7 @@ def opened_memory(runner):
     stores = []
 
     async def open_memory(clock):
-        stores.append(MemoryStore(clock))
+        stores.append(MemoryDatabase(clock))
         await stores[-1].open()
         return stores[-1]
 
@@ -49,10 +51,10 @@ def task(desk, runner):
 )
 async def test_declaring_again_changes_nothing(desk, task, wish):
     first = await desk.planned(task, **wish)
-    events = await desk.store.list_events(0, 100)
+    events = await desk.store.read(list_events, 0, 100)
     desk.clock.advance(minutes=7)
     assert await desk.planned(task, **wish) == first
-    assert await desk.store.list_events(0, 100) == events
+    assert await desk.store.read(list_events, 0, 100) == events
 
 
 class TickingClock(VirtualClock):
@@ -138,14 +140,14 @@ async def test_a_changed_rule_begins_where_the_earlier_one_was_planned_to(desk, 
 async def test_a_bad_wish_is_refused_and_changes_nothing(desk, task, wish, words):
     with pytest.raises(Invalid, match=words):
         await desk.planned(task, **wish)
-    assert await desk.store.list_schedules([task.id]) == []
+    assert await desk.store.read(list_schedules, [task.id]) == []
 
 
 async def test_a_bad_change_leaves_the_schedule_as_it_was(desk, task):
     first = await desk.planned(task, every="1m")
     with pytest.raises(Invalid):
         await desk.planned(task, cron="nonsense")
-    assert await desk.store.list_schedules([task.id]) == [first]
+    assert await desk.store.read(list_schedules, [task.id]) == [first]
 
 
 async def test_a_past_instant_that_was_asked_for_fires_once(desk, task):
@@ -160,11 +162,11 @@ async def test_a_past_instant_that_was_asked_for_fires_once(desk, task):
 async def test_a_task_has_any_number_of_schedules(desk, task):
     for number in range(5):
         await desk.planned(task, every=timedelta(minutes=number + 1), name=f"s{number}")
-    assert len(await desk.store.list_schedules([task.id])) == 5
+    assert len(await desk.store.read(list_schedules, [task.id])) == 5
 
 
 async def test_a_schedule_takes_its_spaces_zone(desk, task):
-    await desk.store.set_space("main", "Asia/Tokyo")
+    await desk.store.write(set_space, "main", "Asia/Tokyo")
     stored = await desk.planned(task, cron="0 7 * * *")
     assert stored.next_at == datetime(2026, 3, 2, 22, 0, tzinfo=UTC)
 

@@ -12,6 +12,8 @@ from rota.model.runs import RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Overlap, Policy, Retry
 from rota.rules.permissions import LOCAL, Caller
+from rota.store.tasks import add_thread, find_task, list_schedules
+from rota.store.views import list_tasks
 from tests.tools.store_bench import MINUTE, failed
 
 
@@ -46,14 +48,14 @@ async def test_other_doors_may_switch_and_schedule_a_programs_task(main):
     await disable_task(main.store, LOCAL, "job")
     await enable_task(main.store, LOCAL, "job")
     await main.planned(declared, every="1h")
-    assert len(await main.store.list_schedules([declared.id])) == 1
+    assert len(await main.store.read(list_schedules, [declared.id])) == 1
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "-a", "a" * 129, "ä", "a\n", "../x", "a;b"])
 async def test_a_bad_name_is_refused_in_one_sentence(main, name):
     with pytest.raises(Invalid, match="^name "):
         await put(main, name)
-    assert await main.store.list_tasks(None) == []
+    assert await main.store.read(list_tasks, None) == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ async def test_a_title_that_hides_something_is_refused_in_one_sentence(main, sig
     with pytest.raises(Invalid, match="^title .*: write it in one line, without [^.]*$") as refusal:
         await put(main, title=f"Daily{sign}report")
     assert refusal.value.field == "title"
-    assert await main.store.list_tasks(None) == []
+    assert await main.store.read(list_tasks, None) == []
 
 
 async def test_a_title_of_any_language_is_taken_and_stays(main):
@@ -114,7 +116,7 @@ async def test_a_policy_that_makes_no_sense_is_refused_by_field(main, policy, fi
     with pytest.raises(Invalid) as refusal:
         await put(main, policy=policy)
     assert refusal.value.field == field
-    assert await main.store.list_tasks(None) == []
+    assert await main.store.read(list_tasks, None) == []
 
 
 async def test_an_unknown_space_or_task_is_not_found(main):
@@ -135,7 +137,7 @@ async def test_a_member_cannot_touch_another_space(main):
     ):
         with pytest.raises(NotFound):
             await call
-    assert (await main.store.find_task(1, "job")).enabled
+    assert (await main.store.read(find_task, 1, "job")).enabled
 
 
 async def test_a_task_cannot_follow_itself_or_nobody(main):
@@ -230,6 +232,6 @@ async def test_a_place_that_nothing_leads_to_is_refused_and_stays_where_it_stand
     assert (await deliver("pigeon:a", title="Still", **known)).policy.deliver_to == "pigeon:a"
     with pytest.raises(Invalid, match=r"^deliver_to .*there is no channel 'pigeon': use log$"):
         await deliver("pigeon:b", **known)
-    await main.store.add_thread((await main.space()).id, "pigeon:b")
+    await main.store.write(add_thread, (await main.space()).id, "pigeon:b")
     for to in ("pigeon:b", "log:home", None):
         assert (await deliver(to, **known)).policy.deliver_to == to

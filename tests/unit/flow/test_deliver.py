@@ -14,8 +14,11 @@ from rota.model.attempts import Succeeded
 from rota.model.notifications import DeliveryState
 from rota.ports.channel import ChannelRefused
 from rota.rules.settlement import DELIVERY_RETRY
-from rota.store.sqlite.store import MemoryStore
+from rota.store.outbox import claim_deliveries, next_delivery, record_delivery
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.views import list_deliveries
 from rota.testing.fakes import RecordingChannel
+from tests.tools.interception import intercept
 from tests.tools.store_bench import MINUTE, Bench
 
 
@@ -29,7 +32,7 @@ def message(desk, runner):
 
 
 async def state(desk):
-    (found,) = await desk.store.list_deliveries(None, 10)
+    (found,) = await desk.store.read(list_deliveries, None, 10)
     return found
 
 
@@ -54,7 +57,7 @@ async def test_a_refused_message_is_tried_again_with_growing_pauses_then_given_u
     pauses = []
     while True:
         await post(desk, channel, chance)
-        next_at = await desk.store.next_delivery()
+        next_at = await desk.store.read(next_delivery)
         if next_at is None:
             break
         pause = timedelta(microseconds=next_at - desk.store.now())
@@ -113,7 +116,7 @@ async def test_one_bad_message_does_not_hold_up_the_others(desk, chance):
     assert len(channel.taken) == 2
 
 
-class Wavering(MemoryStore):
+class Wavering(MemoryDatabase):
     """A store that is out of reach at chosen moments, before or after it has done its work."""
 
     fails_before = ""
@@ -130,11 +133,10 @@ class Wavering(MemoryStore):
             raise Unavailable("gone after")
         return done
 
-    async def take_deliveries(self, worker, most):
-        return await self._waver("take", super().take_deliveries(worker, most))
-
-    async def mark_delivery(self, *args):
-        return await self._waver("mark", super().mark_delivery(*args))
+    async def write(self, operation, *args, **kwargs):
+        work = super().write(operation, *args, **kwargs)
+        name = {claim_deliveries: "take", record_delivery: "mark"}.get(operation)
+        return await (work if name is None else self._waver(name, work))
 
 
 @pytest.mark.parametrize("moment", ["fails_before", "fails_after"])
@@ -153,7 +155,7 @@ async def test_a_message_in_hand_is_sent_once_and_recorded_when_the_store_is_bac
     with pytest.raises(Unavailable):
         await deliver(store, {"test": channel}, "w1", chance, in_hand)
     await deliver(store, {"test": channel}, "w1", chance, in_hand)
-    states = [found.state for found in await store.list_deliveries(None, 10)]
+    states = [found.state for found in await store.read(list_deliveries, None, 10)]
     assert states == [DeliveryState.SENT] * 3
     assert sorted(delivery.body for delivery in channel.tried) == ["0", "1", "2"]
 
@@ -179,7 +181,7 @@ async def test_a_message_whose_sending_is_broken_off_is_unknown(desk, message, c
 
 async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance):
     await desk.worker("dies")
-    assert len(await desk.store.take_deliveries("dies", 10)) == 1
+    assert len(await desk.store.write(claim_deliveries, "dies", 10)) == 1
     await rescue(desk.store, chance, fence=True)
     assert (await state(desk)).state is DeliveryState.SENDING
     desk.clock.advance(MINUTE)
@@ -191,23 +193,20 @@ async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance)
     )
 
 
-async def test_a_target_whose_record_fails_does_not_leave_another_to_itself(
-    desk, chance, monkeypatch
-):
+async def test_a_target_whose_record_fails_does_not_leave_another_to_itself(desk, chance):
     for name, target in (("a", "test:ann"), ("b", "test:bob")):
         await desk.queue(await desk.task(name, deliver_to=target))
         await desk.end(await desk.claim_one(), Succeeded(result='"hello"'))
-    mark = desk.store.mark_delivery
     failed, go_on = asyncio.Event(), asyncio.Event()
 
-    async def fail_for_ann(delivery, *rest):
+    async def fail_for_ann(proceed, delivery, *rest):
         if delivery.target == "ann":
             failed.set()
             raise Unavailable("gone")
         await go_on.wait()
-        await mark(delivery, *rest)
+        await proceed(delivery, *rest)
 
-    monkeypatch.setattr(desk.store, "mark_delivery", fail_for_ann)
+    intercept(desk.store, record_delivery, fail_for_ann)
     posting = asyncio.ensure_future(post(desk, RecordingChannel(), chance))
     await failed.wait()
     for _ in range(20):
@@ -216,5 +215,5 @@ async def test_a_target_whose_record_fails_does_not_leave_another_to_itself(
     go_on.set()
     with pytest.raises(Unavailable):
         await posting
-    found = {d.target: d.state for d in await desk.store.list_deliveries(None, 10)}
+    found = {d.target: d.state for d in await desk.store.read(list_deliveries, None, 10)}
     assert found == {"ann": DeliveryState.SENDING, "bob": DeliveryState.SENT}

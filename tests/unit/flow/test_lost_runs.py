@@ -17,6 +17,9 @@ from rota.model.runs import RunState
 from rota.model.tasks import NewTask, OnLost, Policy, TaskKind
 from rota.rules.prompts import INTERRUPTED
 from rota.rules.settlement import AGENT_LOSS_DELAY
+from rota.store.attempt_requests import record_effect
+from rota.store.attempts import record_launch, renew_home_lease
+from rota.store.tasks import put_task
 from tests.contract.store.keeping import HOME, kept_for
 from tests.tools.attempt_bench import talking
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, work_on
@@ -27,8 +30,10 @@ from tests.unit.flow.test_rescue import lose
 async def agent(desk, space="main", **spec):
     desk.routes.append("agent")
     owner = await desk.space(space)
-    return await desk.store.put_task(
-        NewTask(space_id=owner.id, name="look", route="agent", kind=TaskKind.AGENT, spec=spec), None
+    return await desk.store.write(
+        put_task,
+        NewTask(space_id=owner.id, name="look", route="agent", kind=TaskKind.AGENT, spec=spec),
+        None,
     )
 
 
@@ -36,8 +41,8 @@ async def begin_and_lose(desk, chance):
     """Let a worker begin an attempt and vanish with its home, then rescue."""
     await desk.worker("w1")
     (lease,) = await desk.claim(worker="w1")
-    await desk.store.renew_home(HOME, "there", desk.store.now() + 1)
-    assert await desk.store.begin_kept(kept_for(lease), "w1")
+    await desk.store.write(renew_home_lease, HOME, "there", desk.store.now() + 1)
+    assert await desk.store.write(record_launch, kept_for(lease), "w1")
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, chance, fence=True)
 
@@ -78,7 +83,7 @@ async def test_what_sent_nothing_is_tried_again_and_what_sent_something_is_asked
     await lose(desk, chance)
     lease, speaker = await talk.begin()
     assert lease.losses == 1
-    await desk.store.do_once(speaker, "hi", "{}", talk.delivery(speaker, "hi"))
+    await desk.store.write(record_effect, speaker, "hi", "{}", talk.delivery(speaker, "hi"))
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, chance, fence=True)
     assert await desk.state(lease.run_id) is RunState.WAITING
@@ -92,7 +97,7 @@ async def test_a_lost_attempt_that_had_an_approval_is_asked_about(desk):
     )
     await talk.answer(lease, "approve")
     claimed = await desk.claimed(1)
-    (given,) = make_assignments(claimed, desk.store.incarnation)
+    (given,) = make_assignments(claimed, desk.store.database.incarnation)
     report = AttemptReport(outcome=Lost(reason="gone"))
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     assert await desk.state(lease.run_id) is RunState.WAITING
@@ -100,8 +105,8 @@ async def test_a_lost_attempt_that_had_an_approval_is_asked_about(desk):
 
 async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(desk, chance):
     task = await agent(desk)
-    task = await desk.store.put_task(
-        NewTask(
+    task = await desk.store.write(
+        put_task, NewTask(
             space_id=task.space_id, name="look", route="agent", kind=TaskKind.AGENT,
             policy=Policy(on_lost=OnLost.RETRY),
         ),
@@ -162,9 +167,9 @@ async def test_where_the_home_of_a_lost_attempt_is_gone_what_it_could_do_counts(
     desk, chance, could, state
 ):
     given = await assignment(desk)
-    await desk.store.renew_home("elsewhere", "there", desk.store.now() + 1)
+    await desk.store.write(renew_home_lease, "elsewhere", "there", desk.store.now() + 1)
     kept = replace(kept_for(given.lease), home="elsewhere", writes=could)
-    assert await desk.store.begin_kept(kept, "w1")
+    assert await desk.store.write(record_launch, kept, "w1")
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, chance, fence=True)
     assert await desk.state(given.lease.run_id) == state
@@ -179,7 +184,7 @@ async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, cont
     assert isinstance(report.outcome, Lost)
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     claimed = await desk.claimed(1, routes=["agent"])
-    (again,) = make_assignments(claimed, desk.store.incarnation)
+    (again,) = make_assignments(claimed, desk.store.database.incarnation)
     await work.run(again)
     assert [room.session for room in yard.rooms] == [None, "s-1"]
     first, second = (started.stdin.decode() for started in yard.started)

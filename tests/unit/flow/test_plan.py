@@ -12,6 +12,11 @@ from rota.model.runs import QueueState, RunState
 from rota.model.schedules import LedgerReason, ScheduleState, Slot
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Retry
 from rota.rules.plans import plan_schedule
+from rota.store.plans import list_due_schedules
+from rota.store.settlement import disable_task
+from rota.store.tasks import enable_task, list_schedules, put_schedule
+from rota.store.views import count_runs, list_ledger_rows
+from rota.store.workers import renew_worker
 from tests.tools.store_bench import FAR, MINUTE, Bench, failed
 
 
@@ -79,15 +84,15 @@ async def test_a_rule_of_every_second_over_a_weekend_is_few_rows(desk):
 async def test_slots_while_disabled_are_one_row_and_never_caught_up(desk):
     task = await desk.task(catch_up=CatchUp(mode=CatchUpMode.ALL))
     await desk.planned(task, every="1m")
-    await desk.store.disable_task(task, "off", None, [])
+    await desk.store.write(disable_task, task, "off", None, [])
     for _ in range(5):
         desk.clock.advance(MINUTE)
         await desk.plan()
-    await desk.store.enable_task(task)
+    await desk.store.write(enable_task, task)
     desk.clock.advance(seconds=5)
     await desk.plan()
     assert await desk.slots(task) == []
-    (row,) = await desk.store.ledger_rows(task.id, 0, FAR)
+    (row,) = await desk.store.read(list_ledger_rows, task.id, 0, FAR)
     assert (row.reason, row.count) == (LedgerReason.DISABLED, 5)
     assert (row.first_key, row.last_key) == ("g1:1", "g1:5")
 
@@ -95,9 +100,9 @@ async def test_slots_while_disabled_are_one_row_and_never_caught_up(desk):
 async def test_a_task_enabled_before_the_planner_looked_never_fires_for_the_past(desk):
     task = await desk.task(catch_up=CatchUp(mode=CatchUpMode.ALL))
     await desk.planned(task, every="1m")
-    await desk.store.disable_task(task, "off", None, [])
+    await desk.store.write(disable_task, task, "off", None, [])
     desk.clock.advance(minutes=5, seconds=30)
-    await desk.store.enable_task(task)
+    await desk.store.write(enable_task, task)
     desk.clock.advance(minutes=1)
     await desk.plan()
     assert [run.slot_key for run in await desk.slots(task)] == ["g1:6"]
@@ -109,7 +114,7 @@ async def test_an_exhausted_rule_ends_quietly(desk):
     await desk.planned(task, at=desk.clock.now() + MINUTE)
     desk.clock.advance(MINUTE)
     await desk.plan()
-    (stored,) = await desk.store.list_schedules([task.id])
+    (stored,) = await desk.store.read(list_schedules, [task.id])
     assert (stored.state, stored.next_at) == (ScheduleState.ENDED, None)
     assert len(await desk.slots(task)) == 1
     assert (await plan(desk.store)).rest_micros is None
@@ -174,7 +179,7 @@ async def test_overlap_is_decided_for_slots_on_time(desk, overlap, queued, cance
     for _ in range(4):
         desk.clock.advance(MINUTE)
         await desk.plan()
-    counts = await desk.store.count_runs(task.id)
+    counts = await desk.store.read(count_runs, task.id)
     assert counts.get("queued", 0) == queued
     assert counts.get("cancelled", 0) == cancelled
     assert await desk.ledger(task) == ledger
@@ -189,7 +194,7 @@ async def test_cancel_other_stops_the_running_one_and_runs_the_new_one(desk):
     lease = await desk.claim_one()
     desk.clock.advance(MINUTE)
     await desk.plan()
-    assert (await desk.store.renew("w1", FAR)).cancels == (lease.run_id,)
+    assert (await desk.store.write(renew_worker, "w1", FAR)).cancels == (lease.run_id,)
     assert await desk.claim() == []
     await desk.end(lease)
     assert len(await desk.claim()) == 1
@@ -213,7 +218,7 @@ async def test_a_retry_that_is_due_with_a_slot_stands_in_its_lane_first(
     await desk.end(await desk.claim_one(), failed())
     desk.clock.advance(MINUTE)
     await desk.plan()
-    assert await desk.store.count_runs(task.id) == counts
+    assert await desk.store.read(count_runs, task.id) == counts
     assert await desk.ledger(task) == ledger
 
 
@@ -291,7 +296,7 @@ async def test_many_due_schedules_are_planned_in_steps(desk):
     for number in range(30):
         await desk.schedule(task, desk.every(MINUTE), name=f"s{number}")
     desk.clock.advance(MINUTE)
-    due = await desk.store.due_schedules(1_000)
+    due = await desk.store.read(list_due_schedules, 1_000)
     assert len(due) == 30
     await desk.plan()
     assert len(await desk.slots(task)) == 30
@@ -314,7 +319,7 @@ async def test_a_rule_that_fails_is_set_aside_with_its_reason(desk):
     task = await desk.task()
     await desk.planned(task, every="1m")
     desk.clock.advance(MINUTE)
-    (due,) = await desk.store.due_schedules(1)
+    (due,) = await desk.store.read(list_due_schedules, 1)
     made = plan_schedule(replace(due, rule="{}"), desk.store.now())
     assert (made.state, made.next_at, made.cursor) == (
         ScheduleState.QUARANTINED,
@@ -335,7 +340,7 @@ async def test_declaring_a_quarantined_schedule_again_brings_it_back(desk):
         "cursor": desk.store.now(),
         "next_at": desk.store.now(),
     }
-    await desk.store.put_schedule(record)
+    await desk.store.write(put_schedule, record)
     await bench.plan()
     stored = await desk.planned(task, every="1m")
     assert stored.state is ScheduleState.ACTIVE

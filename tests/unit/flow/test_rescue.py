@@ -10,6 +10,7 @@ from rota.flow.maintain import expire, rescue
 from rota.model.attempts import WaitingForAnswer
 from rota.model.runs import RunState
 from rota.model.tasks import After, AfterOn, OnLost, Retry
+from rota.store.views import count_runs, list_attempts
 from tests.tools.store_bench import MINUTE, failed
 
 
@@ -36,7 +37,7 @@ async def test_a_lost_run_goes_the_way_its_task_wants(desk, chance, on_lost, sta
     assert rescued == 1
     run = await desk.run(run_id)
     assert run.state is state
-    (attempt,) = await desk.store.list_attempts(run_id)
+    (attempt,) = await desk.store.read(list_attempts, run_id)
     assert attempt.outcome in {"lost", "failed"}
 
 
@@ -48,7 +49,7 @@ async def test_a_run_is_lost_at_most_three_times(desk, chance):
     await lose(desk, chance)
     run = await desk.run(run_id)
     assert (run.state, run.error_code) == (RunState.FAILED, "lost")
-    assert len(await desk.store.list_attempts(run_id)) == 4
+    assert len(await desk.store.read(list_attempts, run_id)) == 4
 
 
 async def test_being_lost_uses_up_no_retries(desk, chance):
@@ -96,7 +97,7 @@ async def test_a_run_past_its_deadline_in_the_queue_expires(desk, chance):
         RunState.EXPIRED,
         "it waited in the queue past its deadline",
     )
-    assert await desk.store.list_attempts(run_id) == []
+    assert await desk.store.read(list_attempts, run_id) == []
     assert await desk.claim() == []
 
 
@@ -127,5 +128,5 @@ async def test_an_expired_run_starts_who_follows_failures(desk, chance):
     await desk.queue(first)
     desk.clock.advance(MINUTE)
     await expire(desk.store, chance)
-    assert await desk.store.count_runs(second.id) == {"queued": 1}
-    assert await desk.store.count_runs(third.id) == {}
+    assert await desk.store.read(count_runs, second.id) == {"queued": 1}
+    assert await desk.store.read(count_runs, third.id) == {}

@@ -25,6 +25,10 @@ from rota.model.attempts import KeptAttempt
 from rota.model.heartbeats import AttemptSample
 from rota.model.runs import RunState
 from rota.model.tasks import OnLost
+from rota.store.attempts import record_launch, renew_home_lease
+from rota.store.heartbeats import get_heartbeats, record_heartbeats
+from rota.store.views import list_attempts, list_run_events
+from rota.store.workers import renew_worker
 from tests.tools.store_bench import micros
 
 HOME = "here:/home"
@@ -48,11 +52,13 @@ class Caretaker:
         self.unheard = await note_missed_heartbeats(self.desk.store, PATIENCE, self.unheard)
 
     async def renew(self, worker="w1"):
-        await self.desk.store.renew(worker, self.desk.store.now() + micros(2 * BEAT))
+        await self.desk.store.write(renew_worker, worker, self.desk.store.now() + micros(2 * BEAT))
 
     async def beat(self, lease, worker="w1"):
         sign = AttemptSample(run_id=lease.run_id, epoch=lease.epoch)
-        await self.desk.store.beat(worker, [sign], self.desk.store.now() + PATIENCE)
+        await self.desk.store.write(
+            record_heartbeats, worker, [sign], self.desk.store.now() + PATIENCE
+        )
 
 
 @pytest.fixture
@@ -67,15 +73,15 @@ async def running(desk, **policy):
 
 
 async def keep(desk, lease):
-    await desk.store.renew_home(HOME, "here", desk.store.now() + micros(PROMISE))
+    await desk.store.write(renew_home_lease, HOME, "here", desk.store.now() + micros(PROMISE))
     kept = KeptAttempt(
         run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b", executor="process"
     )
-    assert await desk.store.begin_kept(kept, "w1")
+    assert await desk.store.write(record_launch, kept, "w1")
 
 
 async def silences(desk, lease):
-    events = await desk.store.run_events(lease.run_id)
+    events = await desk.store.read(list_run_events, lease.run_id)
     return [event.data["reason"] for event in events if event.name.value == "run.silent"]
 
 
@@ -98,7 +104,7 @@ async def test_a_worker_that_lives_and_tells_nothing_is_noted_once_and_keeps_its
     assert await desk.state(lease.run_id) is RunState.RUNNING
     assert await silences(desk, lease) == [WORKER_BUSY]
     await care.beat(lease)
-    heard = (await desk.store.heartbeats([lease.run_id]))[lease.run_id]
+    heard = (await desk.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
     assert heard.silence is None
 
 
@@ -113,10 +119,10 @@ async def test_a_dead_worker_without_a_keeper_loses_its_run_with_the_reason(
     await care.look(3 * BEAT)
     run = await desk.run(lease.run_id)
     assert (run.state, run.error) == (state, WORKER_GONE)
-    (attempt,) = await desk.store.list_attempts(lease.run_id)
+    (attempt,) = await desk.store.read(list_attempts, lease.run_id)
     assert attempt.error == WORKER_GONE
     if on_lost is OnLost.RETRY:
-        (event,) = await desk.store.run_events(lease.run_id)
+        (event,) = await desk.store.read(list_run_events, lease.run_id)
         assert (event.name.value, event.data["reason"]) == ("run.lost", WORKER_GONE)
     assert await silences(desk, lease) == []
 

@@ -19,6 +19,8 @@ from rota.model.events import EventName
 from rota.model.runs import QueueState, RunSource
 from rota.model.tasks import Overlap
 from rota.rules.permissions import LOCAL
+from rota.store.clock_jumps import get_clock_jumps, record_clock_jump
+from rota.store.views import list_events
 from tests.unit.runtime.conftest import Stage
 
 TWO_HOURS = timedelta(hours=2)
@@ -51,7 +53,7 @@ class Life:
 
 async def announced(bench):
     names = {EventName.CLOCK_LEAPT, EventName.CLOCK_RETURNED}
-    events = await bench.store.list_events(0, 100)
+    events = await bench.store.read(list_events, 0, 100)
     return [
         (e.name.value, e.data["from"][11:16], e.data["to"][11:16])
         for e in events
@@ -181,8 +183,8 @@ async def test_a_clock_that_is_put_right_forward_is_told_once(bench, chance):
     await made(bench)
     async with Life(bench, chance) as life:
         await is_ahead(bench, life)
-        leap = (await bench.store.leaps()).forward
-        assert not await bench.store.note_leap(leap)
+        leap = (await bench.store.read(get_clock_jumps)).forward
+        assert not await bench.store.write(record_clock_jump, leap)
     bench.clock.advance(hours=2)
     assert await codes(bench) == ["clock_leapt"]
     bench.clock.advance(days=1)

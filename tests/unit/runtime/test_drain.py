@@ -11,7 +11,9 @@ from rota.errors import Unavailable
 from rota.model.attempts import DONE, KeptAttempt
 from rota.model.runs import RunState
 from rota.runtime.worker import Worker
-from rota.store.sqlite.store import MemoryStore
+from rota.store.settlement import settle
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.workers import fence_other_workers
 from rota.testing.fakes import PuppetRunner
 from tests.tools.store_bench import Bench
 from tests.unit.attempt.keeper_home_fake import assignment
@@ -20,7 +22,7 @@ from tests.unit.runtime.conftest import Stage
 PAUSE = 0.05
 
 
-class DownStore(MemoryStore):
+class DownStore(MemoryDatabase):
     """A store that settles nothing the first few times, and notes when it was asked."""
 
     def __init__(self, clock, times):
@@ -32,12 +34,13 @@ class DownStore(MemoryStore):
     async def take_roles(self):
         return False
 
-    async def settle(self, settlements):
-        self.asked.append(asyncio.get_running_loop().time())
-        if len(self.asked) <= self.times:
-            self.failed.set()
-            raise Unavailable("it is down")
-        return await super().settle(settlements)
+    async def write(self, operation, *args, **kwargs):
+        if operation is settle:
+            self.asked.append(asyncio.get_running_loop().time())
+            if len(self.asked) <= self.times:
+                self.failed.set()
+                raise Unavailable("it is down")
+        return await super().write(operation, *args, **kwargs)
 
 
 async def at_once(assignment):
@@ -98,7 +101,7 @@ async def test_a_run_that_came_back_is_not_begun_any_more(clock, chance, opened_
     work = Stubborn()
     async with Stage(desk, chance, work, drain=timedelta(seconds=10)).working() as on:
         await on.begun()
-        await store.fence_others("nobody")
+        await store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         while (await desk.run(run_id)).epoch == 1:
             on.crew.caretaker.wake()

@@ -9,6 +9,7 @@ from rota.errors import Unavailable
 from rota.model.views import LeaseRenewal
 from rota.runtime.clock import SystemClock
 from rota.runtime.heartbeats import WorkerLease
+from rota.store.workers import renew_worker
 from rota.testing.fakes import FixedChance
 
 
@@ -19,6 +20,7 @@ class Second:
         self.opened = 0
         self.closed = threading.Event()
         self.threads = set()
+        self.database = self
 
     async def open(self):
         self.opened += 1
@@ -31,7 +33,8 @@ class Second:
     def now(self):
         return 0
 
-    async def renew(self, worker, until):
+    async def write(self, operation, worker, until):
+        assert operation is renew_worker
         self.threads.add(threading.current_thread().name)
         return LeaseRenewal(alive=True)
 
@@ -40,11 +43,12 @@ class First:
     """The store of the process itself."""
 
     def __init__(self, second):
-        self.second = second
+        self._second = second
         self.renewed = 0
+        self.database = self
 
-    def again(self):
-        return self.second
+    def second(self):
+        return self._second
 
     async def open(self):
         return None
@@ -52,7 +56,8 @@ class First:
     def now(self):
         return 0
 
-    async def renew(self, worker, until):
+    async def write(self, operation, worker, until):
+        assert operation is renew_worker
         self.renewed += 1
         return LeaseRenewal(alive=True)
 
@@ -115,7 +120,8 @@ async def test_a_store_with_a_lock_is_renewed_here():
 class Hanging(First):
     """A store whose server has stopped to answer."""
 
-    async def renew(self, worker, until):
+    async def write(self, operation, worker, until):
+        assert operation is renew_worker
         await asyncio.Event().wait()
 
 

@@ -14,6 +14,10 @@ from rota.model.runs import RunState
 from rota.model.views import LeaseRenewal
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.runtime.worker import AttemptStop
+from rota.store.attempts import adopt_attempt, list_kept_attempts, record_launch, renew_home_lease
+from rota.store.views import list_attempts
+from rota.store.workers import fence_workers
+from tests.tools.interception import intercepted
 
 HOME = "/home"
 QUARTER = 15 * 60 * 1_000_000
@@ -60,8 +64,8 @@ class KeptPuppet:
         return True
 
     async def renew(self):
-        await self.desk.store.renew_home(HOME, "here", self.desk.store.now() + QUARTER)
-        return 10.0, await self.desk.store.kept_of(HOME)
+        await self.desk.store.write(renew_home_lease, HOME, "here", self.desk.store.now() + QUARTER)
+        return 10.0, await self.desk.store.read(list_kept_attempts, HOME)
 
     async def close(self):
         self.machine.locked = False
@@ -77,7 +81,7 @@ class KeptPuppet:
                 run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
                 executor="p", began=self.desk.store.now(),
             )  # fmt: skip
-            assert await self.desk.store.begin_kept(kept, self.worker())
+            assert await self.desk.store.write(record_launch, kept, self.worker())
             machine.ends[lease.run_id] = asyncio.get_running_loop().create_future()
         machine.begun.put_nowait(assignment)
         try:
@@ -164,7 +168,7 @@ async def test_a_process_that_leaves_lets_it_go_on_and_the_next_carries_it_on(de
         await until(desk, run_id, RunState.SUCCEEDED)
     run = await desk.run(run_id)
     assert (run.epoch, run.result) == (1, '"done"')
-    (attempt,) = await desk.store.list_attempts(run_id)
+    (attempt,) = await desk.store.read(list_attempts, run_id)
     assert attempt.worker == "two"
 
 
@@ -173,7 +177,7 @@ async def left_by_another(desk, chance, machine):
     async with Life(desk, chance, machine, "one").lived():
         await desk.queue(await desk.task())
         begun = await machine.begun.get()
-    (kept,) = await desk.store.kept_of(HOME)
+    (kept,) = await desk.store.read(list_kept_attempts, HOME)
     return begun._replace(kept=kept)
 
 
@@ -238,7 +242,7 @@ async def test_who_lost_its_lease_and_not_its_home_carries_on_its_own_work(desk,
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
     assert machine.stopped == []
-    (attempt,) = await desk.store.list_attempts(run_id)
+    (attempt,) = await desk.store.read(list_attempts, run_id)
     assert attempt.worker == "one~1"
 
 
@@ -252,10 +256,8 @@ async def test_what_could_not_be_adopted_at_once_is_adopted_soon(desk, chance, m
         async def fails(*_):
             raise Unavailable("the connection was lost")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(desk.store, "adopt", fails)
-            with pytest.raises(Unavailable):
-                await life.crew._renewed(LeaseRenewal(alive=False))
+        with intercepted(adopt_attempt, fails), pytest.raises(Unavailable):
+            await life.crew._renewed(LeaseRenewal(alive=False))
         life.crew.keeping.wake()
         assert (await machine.begun.get()).kept.run_id == run_id
         machine.end(run_id, Succeeded())
@@ -269,21 +271,19 @@ async def test_two_looks_at_once_carry_on_a_run_once(desk, chance, monkeypatch):
     async with Life(desk, chance, machine, "one").lived() as life:
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
-        rows = await desk.store.kept_of(HOME)
+        rows = await desk.store.read(list_kept_attempts, HOME)
         life.crew.worker.fence()  # as one that has lost its lease
         await until_free(life, run_id)
         looked, go_on = asyncio.Event(), asyncio.Event()
-        kept_of = desk.store.kept_of
 
-        async def slow(home):
-            found = await kept_of(home)
+        async def slow(_database, proceed, home):
+            found = await proceed(home)
             if not looked.is_set():
                 looked.set()
                 await go_on.wait()
             return found
 
-        with monkeypatch.context() as patch:
-            patch.setattr(desk.store, "kept_of", slow)
+        with intercepted(list_kept_attempts, slow):
             machine.end(run_id, Succeeded())
             late = asyncio.ensure_future(life.crew._adopt(rows))
             await looked.wait()
@@ -349,7 +349,7 @@ async def test_nothing_is_adopted_for_a_home_that_was_let_go_meanwhile(desk, cha
             go_on.set()
             machine.end(run_id, Succeeded())
             await until(desk, run_id, RunState.SUCCEEDED)
-    (attempt,) = await desk.store.list_attempts(run_id)
+    (attempt,) = await desk.store.read(list_attempts, run_id)
     assert attempt.worker == "two"
 
 
@@ -395,7 +395,7 @@ async def test_a_home_that_another_process_has_is_left_alone(desk, chance):
         await desk.worker("other")
         second = Life(desk, chance, machine, "two")
         assert not await second.runner.open()
-        assert (await desk.store.adopt(run_id, 1, "other")).leases == []
+        assert (await desk.store.write(adopt_attempt, run_id, 1, "other")).leases == []
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
 
@@ -407,7 +407,7 @@ async def test_a_fenced_worker_takes_its_own_attempts_up_again(desk, chance):
         await machine.begun.get()
         life.crew._alone = False
         desk.clock.advance(timedelta(minutes=1))
-        await desk.store.fence()
+        await desk.store.write(fence_workers)
         life.crew.pulse.wake()
         carried = await machine.begun.get()
         assert (carried.lease.epoch, life.crew.worker.id) == (1, "one~1")

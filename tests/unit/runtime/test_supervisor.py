@@ -13,7 +13,12 @@ from rota.model.heartbeats import MachineLoad
 from rota.model.runs import RunState
 from rota.model.views import RunFilter
 from rota.runtime.worker import AttemptStop
-from rota.store.sqlite.store import MemoryStore
+from rota.store.heartbeats import list_machine_samples
+from rota.store.plans import plan_due
+from rota.store.settlement import request_cancel
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.views import get_run, list_attempts, list_runs, list_workers, view_queue
+from rota.store.workers import fence_other_workers, register_worker, renew_worker
 from tests.tools.store_bench import MINUTE, Bench, micros
 from tests.unit.runtime.conftest import Stage
 
@@ -43,7 +48,7 @@ async def test_a_due_schedule_wakes_everybody_in_turn(desk, stage):
         assert [d.body for d in on.channel.taken] == ["hi"]
 
 
-class OrderedStore(MemoryStore):
+class OrderedStore(MemoryDatabase):
     """A store that notes when its planner asks."""
 
     def __init__(self, clock):
@@ -51,10 +56,11 @@ class OrderedStore(MemoryStore):
         self.asked = asyncio.Event()
         self.order = []
 
-    async def plan_due(self, decide, most, *, waits=False):
-        self.order.append("plan")
-        self.asked.set()
-        return await super().plan_due(decide, most, waits=waits)
+    async def write(self, operation, *args, **kwargs):
+        if operation is plan_due:
+            self.order.append("plan")
+            self.asked.set()
+        return await super().write(operation, *args, **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,7 @@ async def test_who_works_claims_beside_what_is_planned(
     await desk.planned(await desk.task(), every="1m")
     async with Stage(desk, chance).working() as on:
         await store.asked.wait()
-        monkeypatch.setattr(store, "elsewhere", elsewhere)
+        monkeypatch.setattr(store, "remote", elsewhere)
         monkeypatch.setattr(on.crew.worker, "wake", lambda: store.order.append("wake"))
         store.asked.clear()
         store.order.clear()
@@ -93,7 +99,7 @@ async def test_every_heartbeat_tells_of_the_machine(desk, stage):
 
     async with stage(gauge=gauge).working():
         await read.wait()
-    (reading,) = await desk.store.list_readings(0, desk.store.now() + 1, None, 10)
+    (reading,) = await desk.store.read(list_machine_samples, 0, desk.store.now() + 1, None, 10)
     assert (reading.home, reading.host, reading.load) == ("h", "here", MachineLoad(50.0, 1, 2))
 
 
@@ -102,21 +108,21 @@ async def test_a_worker_takes_no_more_than_its_slots(desk, stage):
     async with stage(slots=4).working() as on:
         for _ in range(4):
             await on.begun()
-        assert (await desk.store.view_queue()).running == 4
+        assert (await desk.store.read(view_queue)).running == 4
         assert on.puppet.begun.empty()
         on.puppet.release.set()
         await on.crew.idle()
-        assert (await desk.store.view_queue()).ready == 0
+        assert (await desk.store.read(view_queue)).ready == 0
 
 
 async def test_starting_registers_and_stopping_retires(desk, stage):
     await desk.task()
     on = stage()
     async with on.working():
-        (view,) = await desk.store.list_workers()
+        (view,) = await desk.store.read(list_workers)
         assert (view.id, view.routes, view.slots) == ("me", ("python:job",), 10)
         assert view.roles == "caretaker,planner,postman,worker"
-    assert await desk.store.list_workers() == []
+    assert await desk.store.read(list_workers) == []
     await on.crew.stop()
 
 
@@ -128,7 +134,7 @@ async def test_draining_gives_back_what_does_not_end(desk, stage):
     assert (run.state, run.cause.value, run.retries) == (RunState.QUEUED, "drained", 0)
 
 
-class SharedStore(MemoryStore):
+class SharedStore(MemoryDatabase):
     """A store that other processes may work on too."""
 
     async def take_roles(self):
@@ -152,7 +158,7 @@ async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
 
     async with Stage(desk, chance, act).working() as on:
         await on.begun()
-        await desk.store.fence_others("nobody")
+        await desk.store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         await stopped.wait()
         assert on.crew.worker.id != "me"
@@ -160,7 +166,7 @@ async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
         again = await on.begun()
         assert (again.lease.run_id, again.lease.epoch) == (run_id, 2)
         await on.crew.idle()
-        outcomes = [a.outcome for a in await desk.store.list_attempts(run_id)]
+        outcomes = [a.outcome for a in await desk.store.read(list_attempts, run_id)]
         assert outcomes == ["lost", "succeeded"]
 
 
@@ -192,13 +198,13 @@ async def test_a_clock_that_leaps_takes_nobodys_run_away(beside, chance):
     await on.crew.start()
     for _ in range(6):
         await looked(on, clock, 10)
-        await beside.store.renew("other", beside.store.now() + micros(LEASE))
+        await beside.store.write(renew_worker, "other", beside.store.now() + micros(LEASE))
     clock.set(clock.now() + timedelta(minutes=5))
     await on.crew._care_step()
-    assert (await beside.store.view_queue()).running == 1
-    await beside.store.renew("other", beside.store.now() + micros(LEASE))
+    assert (await beside.store.read(view_queue)).running == 1
+    await beside.store.write(renew_worker, "other", beside.store.now() + micros(LEASE))
     await looked(on, clock, 30)
-    assert (await beside.store.view_queue()).running == 1
+    assert (await beside.store.read(view_queue)).running == 1
     await on.crew.stop()
 
 
@@ -208,9 +214,9 @@ async def test_who_has_just_started_watches_before_it_takes_runs_away(beside, ch
     on = Stage(beside, chance)
     await on.crew.start()
     await looked(on, clock, 30)
-    assert (await beside.store.view_queue()).running == 1
+    assert (await beside.store.read(view_queue)).running == 1
     await looked(on, clock, 10)
-    assert (await beside.store.view_queue()).running == 0
+    assert (await beside.store.read(view_queue)).running == 0
     await on.crew.stop()
 
 
@@ -220,7 +226,7 @@ async def test_a_longer_lease_is_watched_for_longer(beside, chance):
     await on.crew.start()
     clock.set(clock.now() + timedelta(minutes=5))
     await looked(on, clock, 30)
-    assert (await beside.store.view_queue()).running == 1
+    assert (await beside.store.read(view_queue)).running == 1
     await on.crew.stop()
 
 
@@ -238,7 +244,7 @@ async def test_who_works_until_idle_stays_for_what_is_about_to_come_back(beside,
             on.crew.pulse.wake()
             on.crew.caretaker.wake()
             await asyncio.sleep(0)
-        (run,) = await beside.store.list_runs(RunFilter())
+        (run,) = await beside.store.read(list_runs, RunFilter())
         assert (run.state, run.losses) == (RunState.SUCCEEDED, 1)
 
 
@@ -251,11 +257,11 @@ class DeafStore(SharedStore):
         super().__init__(clock)
         self.refused = asyncio.Event()
 
-    async def register(self, record):
-        if self.deaf:
+    async def write(self, operation, *args, **kwargs):
+        if operation is register_worker and self.deaf:
             self.refused.set()
             raise Unavailable("not now")
-        await super().register(record)
+        return await super().write(operation, *args, **kwargs)
 
 
 class SlowStore(SharedStore):
@@ -265,11 +271,11 @@ class SlowStore(SharedStore):
         super().__init__(clock)
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def register(self, record):
-        if "~" in record["id"]:
+    async def write(self, operation, *args, **kwargs):
+        if operation is register_worker and "~" in args[0]["id"]:
             self.asked.set()
             await self.go_on.wait()
-        await super().register(record)
+        return await super().write(operation, *args, **kwargs)
 
 
 async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, chance, opened_later):
@@ -278,14 +284,14 @@ async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, ch
     desk = Bench(store, clock)
     await desk.task()
     async with Stage(desk, chance).working() as on:
-        await store.fence_others("nobody")
+        await store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         await store.asked.wait()
         stopping = asyncio.ensure_future(on.crew.stop())
         await asyncio.sleep(0)
         store.go_on.set()
         await stopping
-    assert [w.id for w in await store.list_workers() if not w.fenced] == []
+    assert [w.id for w in await store.read(list_workers) if not w.fenced] == []
 
 
 async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chance, opened_later):
@@ -294,16 +300,16 @@ async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chan
     task = await desk.task()
     async with Stage(desk, chance).working() as on:
         store.deaf = True
-        await store.fence_others("nobody")
+        await store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         await store.refused.wait()
         await desk.queue(task)
         await on.crew.worker._claim_step()
-        assert (await store.view_queue()).running == 0
+        assert (await store.read(view_queue)).running == 0
         store.deaf = False
         on.crew.pulse.wake()
         await on.begun()
-        assert on.crew.worker.id in {worker.id for worker in await store.list_workers()}
+        assert on.crew.worker.id in {worker.id for worker in await store.read(list_workers)}
         on.puppet.release.set()
         await on.crew.idle()
 
@@ -328,7 +334,7 @@ async def test_a_run_that_comes_back_waits_for_its_earlier_attempt_to_end(
 
     async with Stage(desk, chance, act).working() as on:
         await on.begun()
-        await desk.store.fence_others("nobody")
+        await desk.store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         while (await desk.run(run_id)).epoch == 1:
             on.crew.caretaker.wake()
@@ -337,7 +343,7 @@ async def test_a_run_that_comes_back_waits_for_its_earlier_attempt_to_end(
         release.set()
         await on.crew.idle()
         assert told == [("begin", 1), ("end", 1), ("begin", 2), ("end", 2)]
-        outcomes = [a.outcome for a in await desk.store.list_attempts(run_id)]
+        outcomes = [a.outcome for a in await desk.store.read(list_attempts, run_id)]
         assert outcomes == ["lost", "succeeded"]
 
 
@@ -345,7 +351,7 @@ async def test_a_cancel_reaches_the_running_attempt(desk, stage):
     await desk.queue(await desk.task())
     async with stage().working() as on:
         lease = (await on.begun()).lease
-        await desk.store.request_cancel([lease.run_id], "cancelled by ann")
+        await desk.store.write(request_cancel, [lease.run_id], "cancelled by ann")
         await on.crew.worker.idle()
         while await desk.state(lease.run_id) is RunState.RUNNING:
             await asyncio.sleep(0)
@@ -424,5 +430,5 @@ async def test_a_run_that_is_cancelled_before_its_first_step_ends(desk, stage):
     worker._start = start_and_stop
     async with on.working():
         await worker.idle()
-    assert (await desk.store.get_run(run_id)).state is RunState.CANCELLED
+    assert (await desk.store.read(get_run, run_id)).state is RunState.CANCELLED
     assert on.puppet.begun.empty()

@@ -13,10 +13,12 @@ from rota.errors import Unavailable
 from rota.model.attempts import AgentSessionRef, PricedUsage, ProgressNotice
 from rota.model.budgets import Amounts
 from rota.model.settlement import NewDelivery
+from rota.store.attempts import drop_kept_attempt, record_launch, record_output
 from rota.store.sqlite import connection
 from rota.store.sqlite import store as store_module
 from rota.store.sqlite.connection import EVENTS_GAP
-from rota.store.sqlite.store import SqliteStore
+from rota.store.sqlite.database import SqliteDatabase
+from rota.store.views import list_run_output
 from tests.contract.store.keeping import kept_for, said
 from tests.tools.store_bench import Bench
 
@@ -53,7 +55,7 @@ def disks():
 
 @asynccontextmanager
 async def opened(path, clock):
-    store = SqliteStore(str(path), clock)
+    store = SqliteDatabase(str(path), clock)
     await store.open()
     try:
         yield store
@@ -67,7 +69,7 @@ async def begun(store, clock):
     await bench.worker("w1")
     await bench.queue(await bench.task())
     lease = await bench.claim_one()
-    assert await store.begin_kept(kept_for(lease), "w1")
+    assert await store.write(record_launch, kept_for(lease), "w1")
     return lease
 
 
@@ -78,10 +80,14 @@ async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
 
         async def syncs(heard, session=None):
             before = disks.syncs
-            assert await store.hear(lease.run_id, lease.epoch, "w1", [heard], session)
+            assert await store.write(
+                record_output, lease.run_id, lease.epoch, "w1", [heard], session
+            )
             return disks.syncs - before
 
-        assert await store.hear(lease.run_id, lease.epoch, "w1", [said(0, 2, "zero")])
+        assert await store.write(
+            record_output, lease.run_id, lease.epoch, "w1", [said(0, 2, "zero")]
+        )
         assert await syncs(said(2, 4, "one")) == 0
         assert await syncs(spent) > 0
         assert await syncs(said(8, 12, "three"), SESSION) > 0
@@ -91,14 +97,16 @@ async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
         )
         assert await syncs(said(16, 20, "five")._replace(for_people=(ProgressNotice(note),))) > 0
         before = disks.syncs
-        await store.drop_kept(lease.run_id, lease.epoch)
+        await store.write(drop_kept_attempt, lease.run_id, lease.epoch)
         assert disks.syncs > before
 
 
 async def said_at(store, lease, start):
     """Let a run say something, and return the number of the event."""
-    assert await store.hear(lease.run_id, lease.epoch, "w1", [said(start, start + 4, "one")])
-    return (await store.run_output(lease.run_id, 1))[-1].id
+    assert await store.write(
+        record_output, lease.run_id, lease.epoch, "w1", [said(start, start + 4, "one")]
+    )
+    return (await store.read(list_run_output, lease.run_id, 1))[-1].id
 
 
 async def test_who_takes_the_database_gives_no_number_of_an_event_again(clock, tmp_path):
@@ -158,7 +166,7 @@ async def test_of_many_who_open_it_at_once_one_leaves_the_gap(power, clock, tmp_
     path, lease, _ = await cut(tmp_path / "rota.db", clock, tmp_path)
     before = number(path)
     power.append("second")
-    stores = [SqliteStore(str(path), clock) for _ in range(4)]
+    stores = [SqliteDatabase(str(path), clock) for _ in range(4)]
     await asyncio.gather(*(store.open() for store in stores))
     assert number(path) == before + EVENTS_GAP
     await asyncio.gather(*(store.close() for store in stores))

@@ -7,8 +7,11 @@ import pytest
 from rota.errors import Busy
 from rota.model.spaces import Limit, LimitScope, SpaceRole
 from rota.runtime.clock import SystemClock
+from rota.store.claims import set_limits
+from rota.store.sqlite.database import SqliteDatabase
 from rota.store.sqlite.instance_lock import TOPICS, WakeupFile
-from rota.store.sqlite.store import SqliteStore
+from rota.store.tasks import add_space
+from rota.store.views import list_limits
 
 PATIENCE = 20
 
@@ -30,7 +33,10 @@ class Ears:
 
 
 async def open_two(path):
-    holder, other = SqliteStore(str(path), SystemClock()), SqliteStore(str(path), SystemClock())
+    holder, other = (
+        SqliteDatabase(str(path), SystemClock()),
+        SqliteDatabase(str(path), SystemClock()),
+    )
     await holder.open()
     await other.open()
     await holder.take_roles()
@@ -38,8 +44,8 @@ async def open_two(path):
 
 
 async def write_something(store):
-    standing = [limit.cap or 0 for limit in await store.list_limits()]
-    await store.set_limits([Limit(scope=LimitScope.TOTAL, cap=max(standing, default=0) + 1)])
+    standing = [limit.cap or 0 for limit in await store.read(list_limits)]
+    await store.write(set_limits, [Limit(scope=LimitScope.TOTAL, cap=max(standing, default=0) + 1)])
 
 
 async def test_a_write_of_another_process_rings_with_its_topics(tmp_path):
@@ -68,7 +74,7 @@ async def test_a_lost_ring_is_noticed_by_looking(tmp_path):
 
 async def test_own_writes_are_not_taken_for_somebody_elses(tmp_path):
     holder, other = await open_two(tmp_path / "rota.db")
-    await holder.add_space("x", SpaceRole.MEMBER, "UTC")
+    await holder.write(add_space, "x", SpaceRole.MEMBER, "UTC")
     before = await holder._version()
     await write_something(holder)
     assert await holder._version() == before

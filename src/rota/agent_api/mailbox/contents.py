@@ -28,8 +28,9 @@ from rota.model.audit import AttemptIdentity
 from rota.model.spaces import SpaceRole
 from rota.model.threads import MessageFile, ThreadFilter, ThreadMessage
 from rota.ports.mailbox import FILES, Acknowledged
-from rota.ports.store import Store
-from rota.store.store import until_available
+from rota.store.store import Store, until_available
+from rota.store.tasks import find_space
+from rota.store.threads import list_threads, read_message_file
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class FileDelivery:
         lying = set()
         for position, facts in enumerate(message.files):
             content = await until_available(
-                partial(self._store.message_content, message.id, position)
+                partial(self._store.read, read_message_file, message.id, position)
             )
             if content is not None and await self._whole(self._add, aside, facts, content):
                 lying.add(facts.name)
@@ -270,9 +271,9 @@ class SnapshotWriter:
         return shown
 
     async def _threads(self, held: AttemptIdentity) -> list[dict[str, str | None]]:
-        space = await self._store.find_space(held.space)
+        space = await self._store.read(find_space, held.space)
         seen = None if space.role is SpaceRole.MAIN else space.id
-        found = await self._store.list_threads(ThreadFilter(seen, limit=MAX_THREADS))
+        found = await self._store.read(list_threads, ThreadFilter(seen, limit=MAX_THREADS))
         return [
             {
                 "space": each.space,

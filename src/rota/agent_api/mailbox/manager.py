@@ -21,8 +21,8 @@ from rota.model.audit import AttemptIdentity
 from rota.model.ids import Epoch, RunId
 from rota.model.threads import ThreadMessage
 from rota.ports.mailbox import Acknowledged
-from rota.ports.store import Store
 from rota.rules.redaction import Redactor
+from rota.store.store import Store
 
 THREADS = 4
 BRINGING = 2

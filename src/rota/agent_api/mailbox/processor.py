@@ -44,8 +44,9 @@ from rota.errors import LeaseLost, RotaError, shown
 from rota.faultpoints import reach
 from rota.model.audit import AttemptIdentity, NewAuditEntry
 from rota.ports.mailbox import Acknowledged
-from rota.ports.store import Store
 from rota.rules.redaction import Redactor
+from rota.store.audit import record_request
+from rota.store.store import HookedStore, RequestAudit, Store
 
 log = logging.getLogger(__name__)
 
@@ -329,7 +330,7 @@ class MailboxProcessor:
             about={"run": self.held.run_id, **facts},
         )
         try:
-            await self._store.behalf(noted).note_request()
+            await HookedStore(self._store, RequestAudit(self._store, noted)).write(record_request)
         except RotaError as fault:
             log.warning("mailbox.unnoted", extra={"run_id": self.held.run_id, "error": str(fault)})
 

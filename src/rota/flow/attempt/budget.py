@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from rota.errors import NotFound
@@ -45,11 +46,19 @@ from rota.model.instants import from_micros
 from rota.model.settlement import NOTHING
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent
-from rota.ports.store import Store
 from rota.rules import budgets as rules
 from rota.rules.permissions import LOCAL
 from rota.rules.task_spec import CHEAPER_MODEL
-from rota.store.store import LOOK_SECONDS, until_available
+from rota.store.budgets import (
+    budgets_for_task,
+    duration_history,
+    reserve_budget,
+    usage_history,
+    usage_of_run,
+)
+from rota.store.store import RETRY_SECONDS, Store, until_available
+from rota.store.tasks import find_space
+from rota.store.views import list_questions
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +149,7 @@ class BudgetEnforcer:
         unit = rules.exhausted_unit(purse.run_cap(), purse.used())
         most = Amounts() if unit else purse.most()
         got = await until_available(
-            lambda: self._store.reserve(purse.spender, going.holder, Amounts(), most)
+            lambda: self._store.write(reserve_budget, purse.spender, going.holder, Amounts(), most)
         )
         if isinstance(got, BudgetRefusal):
             return await self._held_back(assignment, got)
@@ -178,7 +187,9 @@ class BudgetEnforcer:
     async def asking(self, report: AttemptReport, going: Attempt, reason: str) -> AttemptReport:
         """Return the report of an attempt that was ended at its budget: a person is asked."""
         assignment = going.assignment
-        spent = await until_available(lambda: self._store.spent_by(assignment.lease.run_id))
+        spent = await until_available(
+            lambda: self._store.read(usage_of_run, assignment.lease.run_id)
+        )
         seconds = max(0, self._seconds(going) - report.away // MICROS)
         used = sum((one.used for one in spent), Amounts(seconds=seconds))
         options = rules.options_for(models_of(assignment))
@@ -197,7 +208,7 @@ class BudgetEnforcer:
             if reason is not None and going.kept is not None:
                 self._minding.cancel(going.kept, going.grace, reason)
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _judged(
         self, going: Attempt, purse: AttemptBudget, aside: Amounts
@@ -217,7 +228,9 @@ class BudgetEnforcer:
         if not needs:
             return None, aside
         got = await until_available(
-            lambda: self._store.reserve(purse.spender, going.holder, own + rules.ONE, purse.most())
+            lambda: self._store.write(
+                reserve_budget, purse.spender, going.holder, own + rules.ONE, purse.most()
+            )
         )
         if isinstance(got, BudgetRefusal):
             return rules.stop_reason(got.scope, got.unit, got.cap), aside
@@ -225,7 +238,9 @@ class BudgetEnforcer:
 
     async def _anew(self, assignment: Assignment, before: AttemptBudget) -> AttemptBudget:
         """Return a purse with what was used by now, and with the caps, for people change them."""
-        spent = await until_available(lambda: self._store.spent_by(assignment.lease.run_id))
+        spent = await until_available(
+            lambda: self._store.read(usage_of_run, assignment.lease.run_id)
+        )
         return before._replace(caps=await self._caps(assignment), spent=tuple(spent))
 
     async def _purse(
@@ -233,17 +248,15 @@ class BudgetEnforcer:
     ) -> AttemptBudget:
         """Return what holds for an attempt; where nothing is capped, little has to be known."""
         lease, kind = assignment.lease, assignment.task.kind
-        space = await until_available(lambda: self._store.find_space(assignment.task.space))
+        space = await until_available(lambda: self._store.read(find_space, assignment.task.space))
         spent: list[DailyUsage] = []
         if caps or assignment.answers:
-            spent = await until_available(lambda: self._store.spent_by(lease.run_id))
+            spent = await until_available(lambda: self._store.read(usage_of_run, lease.run_id))
         known = None
         if caps:
-            agent, store = kind is TaskKind.AGENT, self._store
-            history = store.history_of if agent else store.times_of
-            known = rules.forecast(
-                await until_available(lambda: history(lease.task_id, MOST_HISTORY))
-            )
+            history = usage_history if kind is TaskKind.AGENT else duration_history
+            query = partial(self._store.read, history, lease.task_id, MOST_HISTORY)
+            known = rules.forecast(await until_available(query))
         now = self._store.now()
         spender = BudgetHolder(
             run_id=lease.run_id,
@@ -256,7 +269,9 @@ class BudgetEnforcer:
         )
         answers, own = rules.BudgetAnswers(), assignment.answers
         if any(one.stopped is not None for one in spent):
-            questions = await until_available(lambda: self._store.list_questions([lease.run_id]))
+            questions = await until_available(
+                lambda: self._store.read(list_questions, [lease.run_id])
+            )
             answers = rules.read_answers(questions, spent)
             own = rules.own_answers(own, questions, spent)
         return AttemptBudget(caps, tuple(spent), answers, known, spender, own)
@@ -264,7 +279,9 @@ class BudgetEnforcer:
     async def _caps(self, assignment: Assignment) -> dict[BudgetScope, BudgetCaps]:
         """Return the caps of what runs of this kind can use."""
         lease, units = assignment.lease, USABLE[assignment.task.kind]
-        found = await until_available(lambda: self._store.budgets_of(lease.task_id, lease.space_id))
+        found = await until_available(
+            lambda: self._store.read(budgets_for_task, lease.task_id, lease.space_id)
+        )
         return {scope: kept for scope, caps in found.items() if (kept := caps.only(units))}
 
     def _seconds(self, going: Attempt) -> int:
@@ -304,7 +321,7 @@ class BudgetEnforcer:
         await disable(self._store, await get_task(self._store, LOCAL, name, space), reason, None)
 
     async def _held_back(self, assignment: Assignment, refusal: BudgetRefusal) -> AttemptReport:
-        space = await until_available(lambda: self._store.find_space(assignment.task.space))
+        space = await until_available(lambda: self._store.read(find_space, assignment.task.space))
         now = from_micros(self._store.now())
         until, why = rules.wait_for_budget(refusal, now, space.timezone)
         return AttemptReport(outcome=Drained(until=until, reason=why))

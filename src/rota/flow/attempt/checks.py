@@ -54,7 +54,6 @@ from rota.model.settlement import NOTHING, AttemptNotes
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent
 from rota.ports.host import Probes
-from rota.ports.store import Store
 from rota.rules.approvals import SPEC, QuestionAuthor, action_ids, question_in
 from rota.rules.checks import (
     DEFAULT_SECONDS,
@@ -77,7 +76,10 @@ from rota.rules.checks import (
     reply_to_json,
     text_of,
 )
-from rota.store.store import until_available
+from rota.store.attempts import begin_checks
+from rota.store.store import Store, until_available
+from rota.store.tasks import get_state
+from rota.store.views import list_questions, list_run_events
 
 CHECK_FAILED = "check_failed"
 STOPPED = "it was stopped before this was looked at"
@@ -122,7 +124,9 @@ class CheckRunner:
             return replace(report, outcome=_failed(str(fault), retryable=False))
         if not checks:
             return report
-        looks = await until_available(lambda: self._store.begin_checks(kept.run_id, kept.epoch))
+        looks = await until_available(
+            lambda: self._store.write(begin_checks, kept.run_id, kept.epoch)
+        )
         if looks > MOST_LOOKS:
             return replace(report, outcome=_failed(CUT_OFF, retryable=False), messages=())
         reach("check.begin")
@@ -149,7 +153,7 @@ class CheckRunner:
         began = from_micros(kept.began)
         return {
             str(event.data.get("tool"))
-            for event in await self._store.run_events(kept.run_id)
+            for event in await self._store.read(list_run_events, kept.run_id)
             if event.name is EventName.TOOL and event.at >= began
         }
 
@@ -346,7 +350,7 @@ class ResultChecker:
         answer = None if outcome.result is None else json.loads(outcome.result)
         if not wanted or outcome.silent or not isinstance(answer, str):
             return None
-        questions = await until_available(lambda: self._store.list_questions([lease.run_id]))
+        questions = await until_available(lambda: self._store.read(list_questions, [lease.run_id]))
         asker = QuestionAuthor(
             run=lease.run_id,
             attempt=lease.epoch,
@@ -442,7 +446,7 @@ class GateRunner:
         if self._script is None:
             raise Unavailable("there is nothing here that runs scripts")
         lease = going.assignment.lease
-        stands = await until_available(lambda: self._store.get_state(lease.task_id, GATE))
+        stands = await until_available(lambda: self._store.read(get_state, lease.task_id, GATE))
         given: dict[str, Any] = {
             "run": lease.run_id,
             "payload": json.loads(lease.payload),

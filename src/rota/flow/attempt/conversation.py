@@ -33,9 +33,14 @@ from rota.model.threads import MAX_PENDING, ThreadMessage
 from rota.ports.agent import AgentWorkspace, PreparedProgram, SteerableAgent
 from rota.ports.keeper import KeeperHome
 from rota.ports.mailbox import MailboxFolder, MailboxService, files_in
-from rota.ports.store import Store
 from rota.rules.prompts import message_files
-from rota.store.store import until_available
+from rota.store.store import Store, until_available
+from rota.store.threads import (
+    acknowledge_messages,
+    find_mailbox_message,
+    pending_messages,
+    record_mailbox_number,
+)
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +85,12 @@ class MessageOffer:
         """Give what is new, in its order; false if something is left."""
         kept, store = self._kept, self._store
         try:
-            for message in await store.pending_messages(self._thread, self.name, MAX_PENDING):
+            for message in await store.read(pending_messages, self._thread, self.name, MAX_PENDING):
                 async with self._giving:
                     number = await self._put(message)
                     if number is None:
                         return False
-                    await store.box_message(message.id, self.name, number)
+                    await store.write(record_mailbox_number, message.id, self.name, number)
         except Unavailable as fault:
             log.warning("run.not_offered", extra={"run_id": kept.run_id, "error": str(fault)})
             return False
@@ -94,11 +99,11 @@ class MessageOffer:
     async def read(self, number: int) -> int:
         """Note that everything is read up to a message; return how much was new."""
         async with self._giving:  # what lies there is on record before it counts as read
-            message = await self._store.boxed_message(self.name, number)
+            message = await self._store.read(find_mailbox_message, self.name, number)
         taken = None
         if message is not None:
             kept = self._kept
-            taken = await self._store.take_messages(kept.run_id, kept.epoch, message)
+            taken = await self._store.write(acknowledge_messages, kept.run_id, kept.epoch, message)
         if taken is None:
             raise NotFound("message", number, "see those in your mailbox")
         return taken
@@ -154,8 +159,8 @@ class MessageDelivery:
             return
         upto = steer.upto(hearing.taken)
         if upto > steer.taken:
-            take = self._store.take_messages
-            await until_available(lambda: take(kept.run_id, kept.epoch, upto))
+            write = partial(self._store.write, acknowledge_messages, kept.run_id, kept.epoch, upto)
+            await until_available(write)
             steer.taken = upto
         wanted, hearing.wanted = hearing.wanted, []
         for line in wanted:

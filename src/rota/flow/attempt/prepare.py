@@ -22,9 +22,10 @@ from rota.model.threads import READER
 from rota.ports.agent import DESK, Agent, AgentWorkspace, McpServer
 from rota.ports.host import AgentApiAddress, AttemptTokens
 from rota.ports.keeper import KeeperHome
-from rota.ports.store import Store
 from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, read_agent_spec, site_of
-from rota.store.store import until_available
+from rota.store.store import Store, until_available
+from rota.store.tasks import find_space, list_schedules
+from rota.store.views import get_run
 from rota.timing.durations import parse_duration
 
 
@@ -54,8 +55,8 @@ async def find_schedule_of_run(store: Store, lease: Lease) -> StoredSchedule | N
     """Return the schedule that a run is for, if it is for one that still stands."""
     if lease.slot_key is None:
         return None
-    run = await until_available(lambda: store.get_run(lease.run_id))
-    schedules = await until_available(lambda: store.list_schedules([lease.task_id]))
+    run = await until_available(lambda: store.read(get_run, lease.run_id))
+    schedules = await until_available(lambda: store.read(list_schedules, [lease.task_id]))
     mine = (one for one in schedules if run is not None and one.id == run.schedule_id)
     return next(mine, None)
 
@@ -117,7 +118,9 @@ class AttemptPreparer:
     async def _role(self, space: str) -> SpaceRole:
         """Return whether a space may do everything; that never changes."""
         if space not in self._roles:
-            self._roles[space] = (await until_available(lambda: self._store.find_space(space))).role
+            self._roles[space] = (
+                await until_available(lambda: self._store.read(find_space, space))
+            ).role
         return self._roles[space]
 
 

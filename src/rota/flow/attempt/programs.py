@@ -50,8 +50,15 @@ from rota.model.text import clean
 from rota.ports.agent import Agent
 from rota.ports.clock import Random
 from rota.ports.keeper import KeeperHome
-from rota.ports.store import Store, Talking
-from rota.store.store import LOOK_SECONDS, until_available
+from rota.store.attempt_requests import attempts_waiting_for_answer, list_overdue_waiting_attempts
+from rota.store.attempts import (
+    count_output_events,
+    drop_kept_attempt,
+    list_kept_attempts,
+    record_output,
+)
+from rota.store.store import RETRY_SECONDS, Store, until_available
+from rota.store.views import list_run_output
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +94,7 @@ class ProgramControl:
             log.warning("run.unasked", extra={"run_id": kept.run_id, "error": str(fault)})
             again = partial(self._ask_again, kept, grace_seconds, why)
             loop = asyncio.get_running_loop()
-            self._unasked[kept.nonce] = loop.call_later(LOOK_SECONDS, again)
+            self._unasked[kept.nonce] = loop.call_later(RETRY_SECONDS, again)
 
     def _ask_again(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
         if self.look(kept) is None:
@@ -105,7 +112,7 @@ class ProgramControl:
         """End a program that nobody wants to hear, and wait until nothing of it is left."""
         while self.look(kept) is None:
             self.cancel(kept, 0.0, why)
-            await self._yard.wait_for_change(kept, LOOK_SECONDS)
+            await self._yard.wait_for_change(kept, RETRY_SECONDS)
         await self.swept(kept)
 
     async def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
@@ -132,7 +139,7 @@ class ProgramControl:
                 until = min(until, self._yard.boot_time() + READ_SECONDS)
                 if self._yard.boot_time() >= until and self.look(kept) is not None:
                     raise Unavailable(f"what it wrote cannot be read: {fault}") from fault
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def sweep(self, kept: KeptAttempt) -> str:
         """End what outlives the tree and return what is left; only without is an attempt over."""
@@ -150,7 +157,7 @@ class ProgramControl:
         while left := await self.sweep(kept):
             if self._yard.boot_time() >= until:
                 break
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         return left
 
     def close(self) -> None:
@@ -194,7 +201,7 @@ class HelperPrograms:
     async def end(self, kept: KeptAttempt) -> None:
         """End what an earlier process has left beside an attempt, and wait until it is gone."""
         while left := self.ending(kept):
-            await self._yard.wait_for_change(left[0], LOOK_SECONDS)
+            await self._yard.wait_for_change(left[0], RETRY_SECONDS)
         for each in self._yard.other_launches(kept):
             await self._minding.swept(each)
 
@@ -234,7 +241,7 @@ class HelperPrograms:
 
     async def _ended(self, own: KeptAttempt) -> HelperResult:
         while (ending := self._minding.look(own)) is None:
-            await self._yard.wait_for_change(own, LOOK_SECONDS)
+            await self._yard.wait_for_change(own, RETRY_SECONDS)
         await self._minding.swept(own)
         try:
             return HelperResult(ending, await self._last_words(own, ending))
@@ -315,7 +322,7 @@ class SupersededAttempts:
             if await self._minding.sweep(kept) or self._beside.ending(kept):
                 return
         await self._yard.delete(kept)
-        await until_available(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
+        await until_available(lambda: self._store.write(drop_kept_attempt, kept.run_id, kept.epoch))
 
     async def close(self) -> None:
         """Leave the rest to the next process of the home."""
@@ -329,13 +336,15 @@ GRACE_SECONDS = 10.0
 HAS_ASKED = "it has asked a person, and did not end its turn"
 
 
-async def is_waiting_for_answer(store: Talking, kept: KeptAttempt) -> bool:
+async def is_waiting_for_answer(store: Store, kept: KeptAttempt) -> bool:
     """Tell whether an attempt waits for a person already: then nothing is tried again."""
-    return bool(await until_available(lambda: store.asked_of([kept.run_id])))
+    return bool(
+        await until_available(lambda: store.read(attempts_waiting_for_answer, [kept.run_id]))
+    )
 
 
 async def stop_waiting_attempts(
-    store: Talking, minding: ProgramControl, known: Sequence[KeptAttempt]
+    store: Store, minding: ProgramControl, known: Sequence[KeptAttempt]
 ) -> int:
     """End the programs of a home that asked long ago; their runs wait for the answer as ever.
 
@@ -344,7 +353,9 @@ async def stop_waiting_attempts(
     going = [kept for kept in known if kept.current and kept.until is None]
     if not going:
         return 0
-    late = set(await store.overstaying(going[0].home, store.now() - ASKED_MICROS))
+    late = set(
+        await store.read(list_overdue_waiting_attempts, going[0].home, store.now() - ASKED_MICROS)
+    )
     ended = [kept for kept in going if (kept.run_id, kept.epoch) in late]
     for kept in ended:
         log.info("run.overstays", extra={"run_id": kept.run_id, "attempt": kept.epoch})
@@ -356,7 +367,7 @@ MISSED = 2
 LEAST_SECONDS = 35.0
 """How far apart two looks count: keepers speak every 15 s, however often somebody looks."""
 PAUSE_SECONDS = 0.02
-LONGEST_LOOK_SECONDS = 10.0
+LONGEST_RETRY_SECONDS = 10.0
 """Between two looks, and before the last of very many."""
 PATIENCE_SECONDS = 10.0
 """With one look: longer than with a pane, and after the last of many less than a heartbeat."""
@@ -407,7 +418,7 @@ class KeeperWatchdog:
         return found
 
     async def _signs(self, many: Sequence[KeptAttempt]) -> list[AttemptSample | None]:
-        pause = min(PAUSE_SECONDS, LONGEST_LOOK_SECONDS / max(1, len(many)))
+        pause = min(PAUSE_SECONDS, LONGEST_RETRY_SECONDS / max(1, len(many)))
         self._begun = {nonce: look for nonce, look in self._begun.items() if not look.done()}
         begun: list[asyncio.Future[AttemptSample | None]] = []
         try:
@@ -554,8 +565,8 @@ class OutputFollower:
                     answers += (one for one in part.for_people if one.most is None)
                 await asyncio.sleep(0)
         if hearing.at(OutputStream.OUT) or hearing.at(OutputStream.ERR):
-            count = self._store.count_output
-            hearing.count_kept(await until_available(lambda: count(kept.run_id, kept.began)))
+            query = partial(self._store.read, count_output_events, kept.run_id, kept.began)
+            hearing.count_kept(await until_available(query))
         if answers:
             await self._tell(kept, holder, answers)
         self.followed[kept.run_id] = FollowedAttempt(kept, hearing)
@@ -570,7 +581,9 @@ class OutputFollower:
         """
         at = kept.at(OutputStream.OUT)
         part = OutputChunk(OutputStream.OUT, at, at, for_people=tuple(answers))
-        await until_available(lambda: self._store.hear(kept.run_id, kept.epoch, holder, [part]))
+        await until_available(
+            lambda: self._store.write(record_output, kept.run_id, kept.epoch, holder, [part])
+        )
 
     async def _record_end(self, kept: KeptAttempt, holder: str, last: OutputChunk | None) -> None:
         """Record the end of an output once: whoever carries on may find that somebody has."""
@@ -578,10 +591,10 @@ class OutputFollower:
             return
 
         async def once() -> None:
-            newest = await self._store.run_output(kept.run_id, MOST_LOOKED_AT)
+            newest = await self._store.read(list_run_output, kept.run_id, MOST_LOOKED_AT)
             since = from_micros(kept.began)
             if not any(e.at >= since and e.data.get(END) == kept.tries for e in newest):
-                await self._store.hear(kept.run_id, kept.epoch, holder, [last])
+                await self._store.write(record_output, kept.run_id, kept.epoch, holder, [last])
 
         await until_available(once)
 
@@ -623,12 +636,16 @@ class OutputFollower:
         """
         while True:
             try:
-                if await self._store.hear(kept.run_id, kept.epoch, holder, heard, session):
+                if await self._store.write(
+                    record_output, kept.run_id, kept.epoch, holder, heard, session
+                ):
                     return None
             except Unavailable as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
-                await asyncio.sleep(LOOK_SECONDS)
-            rows = await until_available(lambda: self._store.kept_of(self._yard.home))
+                await asyncio.sleep(RETRY_SECONDS)
+            rows = await until_available(
+                lambda: self._store.read(list_kept_attempts, self._yard.home)
+            )
             stands = next((row for row in rows if row.run_id == kept.run_id), None)
             if stands is None or not stands.current or stands.nonce != kept.nonce:
                 await self._abandon(kept)
@@ -645,7 +662,7 @@ async def detach_task(work: asyncio.Future[Any]) -> None:
     """Let go of work, however often it takes: an answer may come in the way of a cancellation."""
     while not work.done():
         work.cancel()
-        await asyncio.wait({work}, timeout=LOOK_SECONDS)
+        await asyncio.wait({work}, timeout=RETRY_SECONDS)
 
 
 async def await_uninterrupted(future: asyncio.Future[Any]) -> bool:

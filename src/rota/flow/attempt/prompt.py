@@ -28,7 +28,6 @@ from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
 from rota.model.views import RunFilter
 from rota.ports.agent import Agent, AgentWorkspace
-from rota.ports.store import Store
 from rota.rules.approvals import APPROVAL, decision, question_text
 from rota.rules.budgets import add_price
 from rota.rules.prompts import (
@@ -40,7 +39,11 @@ from rota.rules.prompts import (
     prompt_message,
     render_prompt,
 )
-from rota.store.store import until_available
+from rota.store.sessions import find_session
+from rota.store.store import Store, until_available
+from rota.store.tasks import find_space
+from rota.store.threads import assign_messages
+from rota.store.views import list_questions, list_runs
 
 ASKED = ("ask", APPROVAL)
 """The kinds of questions that a run has asked itself."""
@@ -88,16 +91,20 @@ class PromptBuilder:
         own = await self._own_session(assignment, agent)
         if own is not None or wish.context is SessionContext.ISOLATED:
             return own
-        run_id, find = assignment.lease.run_id, self._store.find_session
-        return await until_available(lambda: find(run_id, agent.name, shared=True, own=False))
+        run_id = assignment.lease.run_id
+        return await until_available(
+            lambda: self._store.read(find_session, run_id, agent.name, shared=True, own=False)
+        )
 
     async def _own_session(self, assignment: Assignment, agent: Agent) -> AgentSessionRef | None:
         """Return the session in which a run has asked, or was at work when it was lost."""
-        lease, find = assignment.lease, self._store.find_session
+        lease = assignment.lease
         if not lease.asked and not lease.losses:
             return None
         run_id = lease.run_id
-        return await until_available(lambda: find(run_id, agent.name, shared=False, own=True))
+        return await until_available(
+            lambda: self._store.read(find_session, run_id, agent.name, shared=False, own=True)
+        )
 
     async def told(
         self,
@@ -176,22 +183,22 @@ class PromptBuilder:
         if schedule is not None:
             return str(json.loads(schedule.rule).get("timezone") or "UTC")
         space = assignment.task.space
-        return (await until_available(lambda: self._store.find_space(space))).timezone
+        return (await until_available(lambda: self._store.read(find_space, space))).timezone
 
     async def _messages(self, assignment: Assignment, worker: str) -> list[ThreadMessage]:
         """Return what a run was queued to read, and what an earlier try of it has taken in."""
         lease = assignment.lease
         if lease.thread is None:
             return []
-        give = self._store.give_messages
-        return await until_available(lambda: give(lease.run_id, lease.epoch, worker))
+        assign = partial(self._store.write, assign_messages, lease.run_id, lease.epoch, worker)
+        return await until_available(assign)
 
     async def _answers(self, assignment: Assignment) -> list[Question]:
         """Return what a run has asked itself and was answered, the newest last."""
         if not assignment.answers:
             return []
         run_id = assignment.lease.run_id
-        questions = await until_available(lambda: self._store.list_questions([run_id]))
+        questions = await until_available(lambda: self._store.read(list_questions, [run_id]))
         return [q for q in questions if q.kind in ASKED and q.answer is not None]
 
     async def _previous(self, assignment: Assignment) -> PreviousResult | None:
@@ -200,7 +207,7 @@ class PromptBuilder:
         wanted = RunFilter(
             task_id=lease.task_id, state=RunState.SUCCEEDED, before=lease.run_id, limit=1
         )
-        found = await until_available(lambda: self._store.list_runs(wanted))
+        found = await until_available(lambda: self._store.read(list_runs, wanted))
         return _came_to(found[0]) if found else None
 
 

@@ -77,8 +77,14 @@ from rota.ports.clock import Random
 from rota.ports.host import AttemptTokens, Probes
 from rota.ports.keeper import KeeperHome
 from rota.ports.mailbox import MailboxService
-from rota.ports.store import Store
-from rota.store.store import until_available
+from rota.store.attempts import (
+    drop_kept_attempt,
+    list_kept_attempts,
+    record_launch,
+    renew_home_lease,
+    schedule_relaunch,
+)
+from rota.store.store import Store, until_available
 
 log = logging.getLogger(__name__)
 ROUTES = ("agent", "script")
@@ -181,10 +187,10 @@ class AttemptRunner:
         terms = self._terms
         promised = self._yard.boot_time() + terms.seconds
         until = self._store.now() + int(terms.promise.total_seconds() * 1_000_000)
-        await self._store.renew_home(self.home, self._yard.host, until)
+        await self._store.write(renew_home_lease, self.home, self._yard.host, until)
         reach("kept.promised")
         self._yard.extend_lease(promised)
-        known = await self._store.kept_of(self.home)
+        known = await self._store.read(list_kept_attempts, self.home)
         gone_on = [one for one in known if not one.current and one.run_id not in self._going]
         self._discarding.begin(gone_on, known)
         await stop_waiting_attempts(self._store, self._minding, known)
@@ -343,7 +349,9 @@ class AttemptRunner:
             await self._checking.begin(assignment, anew=before is None)
         going.written = True
         aloud = start_notices(assignment, kept)
-        if not await until_available(lambda: self._store.begin_kept(kept, going.holder, aloud)):
+        if not await until_available(
+            lambda: self._store.write(record_launch, kept, going.holder, aloud)
+        ):
             await self._leave(kept)
         await self._posting.open(assignment, kept)
         if going.stopped:
@@ -379,11 +387,11 @@ class AttemptRunner:
     async def _drop(self, going: Attempt, kept: KeptAttempt) -> None:
         """Forget an attempt that did not begin."""
         going.kept = None
-        await until_available(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
+        await until_available(lambda: self._store.write(drop_kept_attempt, kept.run_id, kept.epoch))
 
     async def _pause(self, pause: Relaunch, holder: str) -> None:
         """Write down that a try was in vain, before anything is waited for."""
-        if not await until_available(lambda: self._store.pause_kept(pause, holder)):
+        if not await until_available(lambda: self._store.write(schedule_relaunch, pause, holder)):
             await self._leave(pause.kept)
 
     async def _leave(self, kept: KeptAttempt) -> NoReturn:

@@ -40,7 +40,6 @@ from rota.model.tasks import Task, TaskKind
 from rota.model.text import CONTROLS, INVISIBLE, clean
 from rota.ports.agent import AgentRegistry
 from rota.ports.host import ArtifactStore, OpenArtifact
-from rota.ports.store import Store
 from rota.rules import task_spec
 from rota.rules.approvals import APPROVE, DECISIONS, DENY, action_text
 from rota.rules.effects import effect_key, effect_name, effect_slot
@@ -48,6 +47,12 @@ from rota.rules.messages import MAIL, mail_fields, original_in
 from rota.rules.permissions import Caller, check_main
 from rota.rules.queue import new_run
 from rota.rules.task_spec import AGENT_FIELDS
+from rota.store import attempt_requests as store_attempt_requests
+from rota.store.attempt_requests import defer_operations, find_effect
+from rota.store.store import Store
+from rota.store.tasks import get_state, get_tasks
+from rota.store.views import get_run
+from rota.store.workers import get_open_runs
 
 MAX_MESSAGE = 64 * 1024
 MAX_QUESTION = 16 * 1024
@@ -116,8 +121,8 @@ async def load_attempt_context(
     keep: Callable[[Telling], None] = _keep_nothing,
 ) -> AttemptRequestContext:
     """Return what an attempt needs to speak; Fenced where its run is no longer its own."""
-    run = await store.get_run(held.run_id)
-    tasks = [] if run is None else await store.get_tasks([run.task_id])
+    run = await store.read(get_run, held.run_id)
+    tasks = [] if run is None else await store.read(get_tasks, [run.task_id])
     holds = run is not None and (run.state, run.epoch) == (RunState.RUNNING, held.epoch)
     if run is None or not tasks or not holds:
         raise Fenced(held.run_id, held.epoch)
@@ -155,7 +160,9 @@ async def send_message(
         return done, warning
 
     speech.keep(sent)
-    return await speech.store.do_once(speech.speaker, name, "{}", delivery), warning
+    return await speech.store.write(
+        store_attempt_requests.record_effect, speech.speaker, name, "{}", delivery
+    ), warning
 
 
 async def record_effect(speech: AttemptRequestContext, name: str, result: object) -> Effect:
@@ -166,7 +173,9 @@ async def record_effect(speech: AttemptRequestContext, name: str, result: object
         return done
 
     speech.keep(recorded)
-    return await speech.store.do_once(speech.speaker, name, text)
+    return await speech.store.write(
+        store_attempt_requests.record_effect, speech.speaker, name, text
+    )
 
 
 async def ask_user(
@@ -208,8 +217,8 @@ async def ask_user(
         return asked
 
     speech.keep(noted)
-    await speech.store.defer(
-        speech.speaker, [DeferredOperation(kind=DeferredKind.QUESTION, data=data)]
+    await speech.store.write(
+        defer_operations, speech.speaker, [DeferredOperation(kind=DeferredKind.QUESTION, data=data)]
     )
     return asked
 
@@ -233,7 +242,7 @@ async def defer_state(speech: AttemptRequestContext, key: str, value: object) ->
     """Keep a value for the task when the run has succeeded."""
     task_state.check_word("key", key, task_state.LONGEST_KEY)
     text = task_state.encode("value", value)
-    if await speech.store.get_state(speech.task.id, key) is None:
+    if await speech.store.read(get_state, speech.task.id, key) is None:
         await task_state.check_room(speech.store, speech.task.id, key)
     record = {"key": key, "value": text, "who": speech.caller.name}
     return await _defer(speech, DeferredOperation(kind=DeferredKind.STATE, data=json.dumps(record)))
@@ -319,7 +328,7 @@ async def spawn_subtask(
     """Queue work for an agent when the run has succeeded: in its pool, its thread, its walls."""
     check_main(speech.caller)
     run, store = speech.run, speech.store
-    facts = await store.open_runs([run.id])
+    facts = await store.read(get_open_runs, [run.id])
     depth = facts[0].depth + 1 if facts else 1
     if depth > DEEPEST_SUBTASK:
         message = f"subtasks may follow each other {DEEPEST_SUBTASK} deep: do the work in this run"
@@ -374,11 +383,13 @@ async def _defer(
     async def deferral(store: Store, puts: Sequence[DeferredResult]) -> DeferredOutcome:
         effect = None
         if puts[0] is DeferredResult.ALREADY_DONE and operation.name is not None:
-            effect = await store.find_effect(speech.speaker, operation.name)
+            effect = await store.read(find_effect, speech.speaker, operation.name)
         return DeferredOutcome(put=puts[0], name=operation.name, effect=effect, warning=warning)
 
     speech.keep(deferral)
-    return await deferral(speech.store, await speech.store.defer(speech.speaker, [operation]))
+    return await deferral(
+        speech.store, await speech.store.write(defer_operations, speech.speaker, [operation])
+    )
 
 
 def _message(

@@ -12,7 +12,6 @@ from rota.model.instants import from_micros
 from rota.model.spaces import Space
 from rota.model.tasks import Task, TaskKind
 from rota.ports.agent import AgentRegistry
-from rota.ports.store import Store
 from rota.rules.budgets import (
     UNIT_NAMES,
     UsageForecast,
@@ -22,6 +21,15 @@ from rota.rules.budgets import (
     unusable_caps,
 )
 from rota.rules.permissions import Caller, check_main, check_space
+from rota.store.budgets import (
+    budgets_for_task,
+    duration_history,
+    set_budget,
+    usage_history,
+    usage_on_day,
+)
+from rota.store.store import Store
+from rota.store.tasks import find_space
 
 MOST_HISTORY = 20
 
@@ -60,7 +68,7 @@ async def set_task_budget(
         raise Invalid("task", task.name, advice)
     if agents is not None and task.kind is TaskKind.AGENT:
         check_priced(agents, task.spec, caps)
-    await store.set_budget(scope, task.id, caps, caller.name)
+    await store.write(set_budget, scope, task.id, caps, caller.name)
     return await task_accounts(store, task)
 
 
@@ -79,21 +87,21 @@ async def set_space_budget(
     """Set what a space may use in a day; only who acts for everybody may."""
     check_space(caller, space)
     check_main(caller)
-    found = await store.find_space(space)
-    await store.set_budget(BudgetScope.SPACE, found.id, caps, caller.name)
+    found = await store.read(find_space, space)
+    await store.write(set_budget, BudgetScope.SPACE, found.id, caps, caller.name)
     return await space_accounts(store, caller, space)
 
 
 async def task_accounts(store: Store, task: Task) -> BudgetReport:
     """Return what holds for the runs of a task today, and what one usually uses."""
-    space = await store.find_space(task.space)
-    caps = await store.budgets_of(task.id, task.space_id)
+    space = await store.read(find_space, task.space)
+    caps = await store.read(budgets_for_task, task.id, task.space_id)
     day = _today(store, space)
     found = [
         BudgetStatus(scope=BudgetScope.RUN, caps=caps.get(BudgetScope.RUN, NO_CAPS), used=None)
     ]
     for scope, key in ((BudgetScope.TASK, task.id), (BudgetScope.SPACE, space.id)):
-        used = await store.used_on(scope, key, day)
+        used = await store.read(usage_on_day, scope, key, day)
         found.append(BudgetStatus(scope=scope, caps=caps.get(scope, NO_CAPS), used=used))
     return BudgetReport(day=day, budgets=found, known=await forecast_of(store, task))
 
@@ -101,10 +109,10 @@ async def task_accounts(store: Store, task: Task) -> BudgetReport:
 async def space_accounts(store: Store, caller: Caller, name: str) -> BudgetReport:
     """Return what a space may use and has used today."""
     check_space(caller, name)
-    space = await store.find_space(name)
-    caps = (await store.budgets_of(0, space.id)).get(BudgetScope.SPACE, NO_CAPS)
+    space = await store.read(find_space, name)
+    caps = (await store.read(budgets_for_task, 0, space.id)).get(BudgetScope.SPACE, NO_CAPS)
     day = _today(store, space)
-    used = await store.used_on(BudgetScope.SPACE, space.id, day)
+    used = await store.read(usage_on_day, BudgetScope.SPACE, space.id, day)
     return BudgetReport(
         day=day, budgets=[BudgetStatus(scope=BudgetScope.SPACE, caps=caps, used=used)]
     )
@@ -114,8 +122,8 @@ async def forecast_of(store: Store, task: Task) -> UsageForecast | None:
     """Return what a run of a task will probably use; None if nothing is known."""
     if not USABLE[task.kind]:
         return None
-    history = store.history_of if task.kind is TaskKind.AGENT else store.times_of
-    return forecast(await history(task.id, MOST_HISTORY))
+    history = usage_history if task.kind is TaskKind.AGENT else duration_history
+    return forecast(await store.read(history, task.id, MOST_HISTORY))
 
 
 def _today(store: Store, space: Space) -> str:

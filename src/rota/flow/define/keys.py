@@ -8,9 +8,12 @@ from rota.errors import Invalid, NotFound
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.keys import Key, KeyScope, NewKey
 from rota.model.spaces import SpaceRole
-from rota.ports.store import Store
 from rota.rules.permissions import Caller, check_grant, check_space, visible_space
 from rota.rules.tokens import SECRET_BYTES, key_token, secret_digest, token_prefix
+from rota.store import keys as store_keys
+from rota.store.keys import add_key
+from rota.store.store import Store
+from rota.store.tasks import find_space
 
 MAX_NAME = 128
 
@@ -36,10 +39,11 @@ async def create_key(
         raise Invalid("expires_at", expires_at.isoformat(), "is in the past; give a time to come")
     if len(secret) != SECRET_BYTES:
         raise Invalid("secret", len(secret), f"needs {SECRET_BYTES} bytes")
-    owner = await store.find_space(space)
+    owner = await store.read(find_space, space)
     wanted = role or min(owner.role, caller.role, key=(SpaceRole.MEMBER, SpaceRole.MAIN).index)
     check_grant(caller, owner.role, wanted, scopes)
-    key = await store.add_key(
+    key = await store.write(
+        add_key,
         NewKey(
             space_id=owner.id,
             name=name,
@@ -49,7 +53,7 @@ async def create_key(
             scopes=scopes,
             created_by=caller.name,
             expires_at=maybe_micros(expires_at),
-        )
+        ),
     )
     return key, key_token(secret)
 
@@ -57,15 +61,15 @@ async def create_key(
 async def list_keys(store: Store, caller: Caller, space: str | None = None) -> list[Key]:
     """Return the keys a caller may know of, oldest first."""
     shown = visible_space(caller, space)
-    owner = None if shown is None else (await store.find_space(shown)).id
-    return await store.list_keys(owner)
+    owner = None if shown is None else (await store.read(find_space, shown)).id
+    return await store.read(store_keys.list_keys, owner)
 
 
 async def revoke_key(store: Store, caller: Caller, key_id: int) -> Key:
     """Let a key open nothing any more, at once and everywhere."""
     found = await find_key(store, caller, key_id)
     if found.revoked_at is None:
-        await store.revoke_key(key_id)
+        await store.write(store_keys.revoke_key, key_id)
         found = await find_key(store, caller, key_id)
     return found
 

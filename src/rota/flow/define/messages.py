@@ -27,10 +27,19 @@ from rota.model.threads import (
     ThreadMessage,
 )
 from rota.ports.agent import AgentRegistry
-from rota.ports.store import Store
 from rota.rules.messages import asks_for_answer, check_distinct_names, file_name, mimetype_of
 from rota.rules.permissions import Caller, check_claim, check_space, may_act_for, thread_not_found
 from rota.rules.queue import conversation_of, reading_pool
+from rota.store.sessions import (
+    archive_session,
+    clear_session,
+    get_session,
+    list_sessions,
+    resume_session,
+)
+from rota.store.store import Store
+from rota.store.tasks import find_space, get_tasks
+from rota.store.threads import add_message, find_thread_space, get_thread
 
 INSTRUCTIONS = "People have written to you in this conversation. Answer them."
 
@@ -66,15 +75,15 @@ async def say(
     if len(body) > MAX_MESSAGE or not (body or files):
         raise Invalid("text", body, f"needs 1 to {MAX_MESSAGE} characters, or none with files")
     sent = await asyncio.to_thread(_checked, files) if files else ()
-    owner = await store.find_space(space)
-    found = await store.get_thread(thread)
+    owner = await store.read(find_space, space)
+    found = await store.read(get_thread, thread)
     if found is None:
         check_claim(caller, space, thread)
     elif found.space != space:
         raise thread_not_found(space, thread)
     message = NewMessage(owner.id, thread, sender or caller.name, body, follow_up, sent)
     if found is not None and not asks_for_answer(found.trigger, body):
-        return await store.say(message, None)
+        return await store.write(add_message, message, None)
     task = None if found is None else await _answering(store, found)
     if task is None:
         task = await tasks.task_for(store, caller, TaskKind.AGENT, space)
@@ -85,7 +94,7 @@ async def say(
         thread=thread, lane=conversation_of(task.id, thread), pool=reading_pool(task.policy)
     )
     reader = RunBatch(template=template, payloads=[encode_payload(payload)])
-    return await store.say(message, reader)
+    return await store.write(add_message, message, reader)
 
 
 def _checked(files: Sequence[NewAttachment]) -> tuple[NewFile, ...]:
@@ -114,15 +123,15 @@ def _errand(agents: AgentRegistry, agent: str | None) -> dict[str, Any]:
 
 async def _answering(store: Store, thread: Thread) -> Task | None:
     """Return the task that answers in a thread; its own first, else the oldest that wants to."""
-    found = [] if thread.task_id is None else await store.get_tasks([thread.task_id])
+    found = [] if thread.task_id is None else await store.read(get_tasks, [thread.task_id])
     return found[0] if found else None
 
 
 async def check_thread(store: Store, caller: Caller, thread: str, space: str) -> None:
     """Refuse a thread that is not there for a caller."""
     check_space(caller, space)
-    owner = await store.find_space(space)
-    if await store.find_thread(thread) != owner.id:
+    owner = await store.read(find_space, space)
+    if await store.read(find_thread_space, thread) != owner.id:
         raise NotFound("thread", thread)
 
 
@@ -133,7 +142,7 @@ async def find_session(
     store: Store, caller: Caller, session_id: int, thread: str | None = None
 ) -> AgentSession:
     """Return a session; one of another space, or not of the thread, is not there at all."""
-    found = await store.get_session(session_id)
+    found = await store.read(get_session, session_id)
     if found is None or not may_act_for(caller, found.space):
         raise NotFound("session", session_id, "see `rota session list`")
     if thread is not None and found.thread != thread:
@@ -149,7 +158,7 @@ async def current_of(
     wanted = SessionFilter(
         space=space, thread=thread, agent=agent, archived=False, limit=MOST_AGENTS
     )
-    return await store.list_sessions(wanted)
+    return await store.read(list_sessions, wanted)
 
 
 async def archive(
@@ -157,20 +166,20 @@ async def archive(
 ) -> list[AgentSession]:
     """Put sessions aside and return them as they are then."""
     for session in meant:
-        await store.archive_session(session.id, title)
+        await store.write(archive_session, session.id, title)
     return [await find_session(store, caller, session.id) for session in meant]
 
 
 async def clear(store: Store, meant: Sequence[AgentSession]) -> None:
     """Forget sessions."""
     for session in meant:
-        await store.clear_session(session.id)
+        await store.write(clear_session, session.id)
 
 
 async def resume(
     store: Store, caller: Caller, meant: AgentSession, title: str | None
 ) -> AgentSession:
     """Let the next run go on in a session."""
-    if not await store.resume_session(meant.id, title):
+    if not await store.write(resume_session, meant.id, title):
         raise NotFound("session", meant.id, "it was cleared meanwhile")
     return await find_session(store, caller, meant.id)

@@ -9,9 +9,16 @@ from rota.errors import Invalid, NotFound
 from rota.model.notifications import NotificationLevel, NotificationTarget
 from rota.model.spaces import SpaceRole
 from rota.model.text import CONTROLS, INVISIBLE
-from rota.ports.store import Store
 from rota.rules.notifications import MIN_PRIORITIES
 from rota.rules.permissions import Caller, check_space, visible_space
+from rota.store.notifications import (
+    drop_notification_target,
+    list_notification_targets,
+    set_notification_target,
+    thread_owner,
+)
+from rota.store.store import Store
+from rota.store.tasks import find_space
 
 _PLACE = re.compile(rf"([A-Za-z0-9_]+):([^{CONTROLS}{INVISIBLE}]{{0,200}})")
 MOST_PREFERENCES = 20
@@ -34,20 +41,22 @@ async def set_preference(
     if channel not in channels:
         raise unknown_channel("to", to, channel, channels)
     await check_target(store, caller, space, to, "to")
-    owner = await store.find_space(space)
-    standing = await store.list_preferences(owner.id)
+    owner = await store.read(find_space, space)
+    standing = await store.read(list_notification_targets, owner.id)
     if len(standing) >= MOST_PREFERENCES and to not in {p.to for p in standing}:
         raise Invalid("to", to, f"a space has {MOST_PREFERENCES} at most: remove one first")
-    await store.set_preference(owner.id, channel, target, MIN_PRIORITIES[least], usual=usual)
-    return next(p for p in await store.list_preferences(owner.id) if p.to == to)
+    await store.write(
+        set_notification_target, owner.id, channel, target, MIN_PRIORITIES[least], usual=usual
+    )
+    return next(p for p in await store.read(list_notification_targets, owner.id) if p.to == to)
 
 
 async def remove_preference(store: Store, caller: Caller, space: str, to: str) -> None:
     """Tell a space no more in a place."""
     check_space(caller, space)
-    owner = await store.find_space(space)
+    owner = await store.read(find_space, space)
     channel, _, target = to.partition(":")
-    if not await store.drop_preference(owner.id, channel, target):
+    if not await store.write(drop_notification_target, owner.id, channel, target):
         raise NotFound("preference", to, "see `rota notify list`")
 
 
@@ -56,12 +65,16 @@ async def list_preferences(
 ) -> list[NotificationTarget]:
     """Return the preferences of a space, or of every one that the caller sees."""
     seen = visible_space(caller, space)
-    return await store.list_preferences(None if seen is None else (await store.find_space(seen)).id)
+    return await store.read(
+        list_notification_targets, None if seen is None else (await store.read(find_space, seen)).id
+    )
 
 
 async def default_target(store: Store, space_id: int) -> str | None:
     """Return where the results of tasks go that are created without a place of their own."""
-    return next((p.to for p in await store.list_preferences(space_id) if p.usual), None)
+    return next(
+        (p.to for p in await store.read(list_notification_targets, space_id) if p.usual), None
+    )
 
 
 async def check_target(store: Store, caller: Caller, space: str, to: str, field: str) -> None:
@@ -71,8 +84,8 @@ async def check_target(store: Store, caller: Caller, space: str, to: str, field:
     """
     if caller.role is SpaceRole.MAIN:
         return
-    owner = await store.thread_owner(to)
-    if owner is not None and owner != (await store.find_space(space)).id:
+    owner = await store.read(thread_owner, to)
+    if owner is not None and owner != (await store.read(find_space, space)).id:
         raise NotFound("thread", to, f"{field} may name threads of your own space")
 
 
@@ -84,7 +97,7 @@ async def check_channel(
     A conversation is one that is known, or the `own` one that comes into being with the task.
     """
     channel = to.partition(":")[0]
-    if channel in channels or to == own or await store.thread_owner(to) is not None:
+    if channel in channels or to == own or await store.read(thread_owner, to) is not None:
         return
     raise unknown_channel(field, to, channel, channels)
 

@@ -31,7 +31,6 @@ from rota.model.settlement import ApprovedAction, Settlement
 from rota.model.tasks import Task
 from rota.model.threads import is_to_read
 from rota.ports.clock import Random
-from rota.ports.store import Store
 from rota.rules.approvals import (
     APPROVAL,
     APPROVE,
@@ -46,6 +45,13 @@ from rota.rules.queue import new_run, reading_pool
 from rota.rules.settlement import SettlementContext
 from rota.rules.settlement import settle_answer as decide_answer
 from rota.rules.task_spec import is_in_conversation
+from rota.store import settlement as store_settlement
+from rota.store.settlement import approve, request_cancel, settle
+from rota.store.store import Store
+from rota.store.tasks import get_tasks, list_schedules
+from rota.store.threads import requeue_reader
+from rota.store.views import get_question, list_successors
+from rota.store.workers import get_open_runs
 
 LONGEST_KEY = 256
 MAX_ANSWER = 16 * 1024
@@ -117,14 +123,16 @@ async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
     run = await find_run(store, caller, run_id)
     if run.state not in FINISHED:
         raise IllegalMove(run.state, "be tried again: it has not ended")
-    tasks = await store.get_tasks([run.task_id])
+    tasks = await store.read(get_tasks, [run.task_id])
     if not tasks or tasks[0].deleted_at is not None:
         raise NotFound("task", run.task, "it was deleted; create it again first")
     payload = json.loads(run.payload)
     if is_to_read(payload):
         template = make_template(tasks[0], RunSource.MANUAL, store.now())
         template = template._replace(pool=reading_pool(tasks[0].policy))
-        again = await store.read_again(run.id, RunBatch(template=template, payloads=[run.payload]))
+        again = await store.write(
+            requeue_reader, run.id, RunBatch(template=template, payloads=[run.payload])
+        )
         if again is None:
             raise IllegalMove(run.state, "be tried again: what it was to read was read")
         return Enqueued(run_id=again)
@@ -161,9 +169,9 @@ async def queue(
             advice = f"give one for each of the {len(batch.payloads)} payloads"
             raise Invalid("keys", len(batch.keys), advice)
     if connection is None:
-        outcomes = await store.enqueue(batches)
+        outcomes = await store.write(store_settlement.enqueue, batches)
     else:
-        outcomes = await store.enqueue_within(connection, batches)
+        outcomes = await store.database.enqueue_within(connection, batches)
     for batch, results in zip(batches, outcomes, strict=True):
         if batch.keys:
             _refuse_conflict(batch, results)
@@ -197,7 +205,7 @@ async def backfill(
     if end <= start:
         raise Invalid("to", end.isoformat(), "must be later than `from`")
     now = store.now()
-    schedules = await store.list_schedules([task.id])
+    schedules = await store.read(list_schedules, [task.id])
     if to_micros(end) > max(now, *(to_micros(schedule.cursor) for schedule in schedules), 0):
         raise Invalid("to", end.isoformat(), "is in the future; backfill looks back")
     batches = []
@@ -218,7 +226,7 @@ async def backfill(
         raise Invalid(
             "from", start.isoformat(), f"more than {MOST_BACKFILLED} slots: shorten the span"
         )
-    outcomes = await store.enqueue(batches) if batches else []
+    outcomes = await store.write(store_settlement.enqueue, batches) if batches else []
     return created(outcomes)
 
 
@@ -233,7 +241,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
     if run.state in FINISHED:
         raise IllegalMove(run.state, "be cancelled: it has ended already")
     if run.state is RunState.RUNNING:
-        await store.request_cancel([run.id], f"cancelled by {caller.name}")
+        await store.write(request_cancel, [run.id], f"cancelled by {caller.name}")
         asked = await find_run(store, caller, run_id)
         if asked.state in FINISHED or asked.cancel_requested_at is not None:
             return asked
@@ -241,7 +249,9 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
             store, caller, run_id, chance
         )  # it went back to the queue meanwhile
     report = AttemptReport(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
-    standing = [facts for facts in await store.open_runs([run.id]) if facts.state is run.state]
+    standing = [
+        facts for facts in await store.read(get_open_runs, [run.id]) if facts.state is run.state
+    ]
     accepted = await settle_runs(store, [(facts, report) for facts in standing], chance)
     if not (standing and all(accepted)):  # it was claimed, or ended, meanwhile
         return await cancel_run(store, caller, run_id, chance)
@@ -252,7 +262,9 @@ async def end_of(store: Store, run: Run, why: str, chance: Random) -> Settlement
     """Return how a run ends that is cancelled while it stands in the queue."""
     if run.state in FINISHED:
         raise IllegalMove(run.state, "be cancelled: it has ended already")
-    facts = [replace(one, state=RunState.QUEUED) for one in await store.open_runs([run.id])]
+    facts = [
+        replace(one, state=RunState.QUEUED) for one in await store.read(get_open_runs, [run.id])
+    ]
     report = AttemptReport(outcome=Cancelled(reason=why))
     return (await decide_runs(store, [(one, report) for one in facts], chance))[0]
 
@@ -271,7 +283,7 @@ async def answer_question(
     itself of what is approved is said by `decide`, and happens in the transaction of the answer.
     """
     check_person(caller)
-    question = await store.get_question(question_id)
+    question = await store.read(get_question, question_id)
     if question is None:
         raise NotFound("question", question_id, "see `rota runs --state waiting`")
     run = await find_run(store, caller, question.run_id)
@@ -284,9 +296,9 @@ async def answer_question(
         raise Invalid("answer", text, f"choose one of: {', '.join(question.options)}")
     approved = question.kind == APPROVAL and text == APPROVE
     deed = await _deed(run, question, store.now(), decide) if approved else None
-    facts = await store.open_runs([run.id])
-    tasks = await store.get_tasks([run.task_id])
-    followers = await store.successors([run.task_id])
+    facts = await store.read(get_open_runs, [run.id])
+    tasks = await store.read(get_tasks, [run.task_id])
+    followers = await store.read(list_successors, [run.task_id])
     context = SettlementContext(
         policy=tasks[0].policy,
         task=tasks[0].name,
@@ -316,5 +328,5 @@ async def _deed(
 
 async def _settled(store: Store, settlement: Settlement, deed: ApprovedAction | None) -> bool:
     if deed is None:
-        return all(await store.settle([settlement]))
-    return await store.approve(settlement, deed) is not None
+        return all(await store.write(settle, [settlement]))
+    return await store.write(approve, settlement, deed) is not None

@@ -14,8 +14,10 @@ from rota.model.instants import from_micros, to_micros
 from rota.model.schedules import PAST_ASKED_FOR, Rule, RuleKind, ScheduleState, StoredSchedule
 from rota.model.spaces import Space
 from rota.model.tasks import Task
-from rota.ports.store import Store
 from rota.rules.permissions import Caller
+from rota.store import tasks as store_tasks
+from rota.store.store import Store
+from rota.store.tasks import find_schedule, find_space, list_schedules
 from rota.timing import natural_language, rule_builders
 from rota.timing.durations import format_duration, parse_duration
 from rota.timing.options import build
@@ -115,11 +117,11 @@ async def put_schedule(
 
     async def put() -> StoredSchedule:
         task = await get_task(store, caller, task_name, space)
-        owner = await store.find_space(space)
+        owner = await store.read(find_space, space)
         record = await prepare_schedule(store, owner, task_name, task, wish, name)
         if record is not None:
-            return await store.put_schedule(record)
-        found = await store.find_schedule(task.id, name)
+            return await store.write(store_tasks.put_schedule, record)
+        found = await store.read(find_schedule, task.id, name)
         if found is None:
             raise NotFound("schedule", name, "it was dropped at the same moment: try again")
         return found
@@ -167,7 +169,7 @@ def _begin(found: StoredSchedule, now: datetime) -> datetime:
 
 
 async def _find(store: Store, task: Task | None, name: str) -> StoredSchedule | None:
-    return None if task is None else await store.find_schedule(task.id, name)
+    return None if task is None else await store.read(find_schedule, task.id, name)
 
 
 def _unchanged(found: StoredSchedule, wish: ScheduleSpec, timezone: str, begun: datetime) -> bool:
@@ -208,7 +210,7 @@ def _record(
 
 
 async def _check_count(store: Store, task_id: int) -> None:
-    if len(await store.list_schedules([task_id])) >= MAX_CREATED_SCHEDULES:
+    if len(await store.read(list_schedules, [task_id])) >= MAX_CREATED_SCHEDULES:
         raise Invalid("schedule", task_id, f"a task has at most {MAX_CREATED_SCHEDULES} schedules")
 
 
@@ -223,7 +225,7 @@ async def drop_schedule(
         found = next((schedule for schedule in standing if schedule.name == name), None)
         if found is None:
             raise NotFound("schedule", name, f"see `rota task show {task_name}`")
-        await store.drop_schedule(found)
+        await store.write(store_tasks.drop_schedule, found)
         return found
 
     return await retry_if_stale(drop)

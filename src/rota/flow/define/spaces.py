@@ -9,8 +9,14 @@ from rota.errors import Conflict, Invalid, NotFound, NotPermitted
 from rota.model.schedules import Pauses
 from rota.model.spaces import Limit, LimitScope, Quota, Space, SpaceRole
 from rota.model.tasks import Pool
-from rota.ports.store import Store
 from rota.rules.permissions import Caller, check_main, check_space
+from rota.store import plans as store_plans
+from rota.store import tasks as store_tasks
+from rota.store import views as store_views
+from rota.store.claims import set_limits
+from rota.store.store import Store
+from rota.store.tasks import add_space, find_space
+from rota.store.views import list_spaces
 from rota.timing.zones import zone
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
@@ -24,9 +30,9 @@ async def create_space(store: Store, caller: Caller, name: str, timezone: str) -
         raise Invalid("name", name, advice)
     where = zone(timezone)
     try:
-        await store.find_space(name)
+        await store.read(find_space, name)
     except NotFound:
-        return await store.add_space(name, SpaceRole.MEMBER, where.key)
+        return await store.write(add_space, name, SpaceRole.MEMBER, where.key)
     message = f"there is a space {name!r} already: change it with `rota space set`"
     raise Conflict(message)
 
@@ -35,8 +41,8 @@ async def set_space(store: Store, caller: Caller, name: str, timezone: str) -> S
     """Change a space's time zone; schedules that exist keep theirs."""
     check_space(caller, name)
     where = zone(timezone)
-    await store.find_space(name)
-    return await store.set_space(name, where.key)
+    await store.read(find_space, name)
+    return await store.write(store_tasks.set_space, name, where.key)
 
 
 LONGEST_GROUP = 128
@@ -45,8 +51,8 @@ LONGEST_GROUP = 128
 async def list_limits(store: Store, caller: Caller) -> list[tuple[Limit, str]]:
     """Return every limit with its key in words."""
     _check(caller)
-    names = {str(space.id): space.name for space in await store.list_spaces()}
-    return [(limit, _words(limit, names)) for limit in await store.list_limits()]
+    names = {str(space.id): space.name for space in await store.read(list_spaces)}
+    return [(limit, _words(limit, names)) for limit in await store.read(store_views.list_limits)]
 
 
 async def set_limit(store: Store, caller: Caller, wanted: Limit) -> None:
@@ -55,17 +61,17 @@ async def set_limit(store: Store, caller: Caller, wanted: Limit) -> None:
     if wanted.rate is not None and wanted.scope is not LimitScope.GROUP:
         raise Invalid("rate", wanted.rate, "rates are for groups: give --cap")
     key = await _stored_key(store, wanted.scope, wanted.key)
-    await store.set_limits([replace(wanted, key=key)])
+    await store.write(set_limits, [replace(wanted, key=key)])
 
 
 async def remove_limit(store: Store, caller: Caller, scope: LimitScope, key: str) -> None:
     """Take a limit away."""
     _check(caller)
     stored = await _stored_key(store, scope, key)
-    standing = {(limit.scope, limit.key) for limit in await store.list_limits()}
+    standing = {(limit.scope, limit.key) for limit in await store.read(store_views.list_limits)}
     if (scope, stored) not in standing:
         raise NotFound("limit", f"{scope} {key}".strip(), "see `rota limit list`")
-    await store.set_limits([Limit(scope=scope, key=stored)])
+    await store.write(set_limits, [Limit(scope=scope, key=stored)])
 
 
 def _check(caller: Caller) -> None:
@@ -87,7 +93,7 @@ async def _stored_key(store: Store, scope: LimitScope, key: str) -> str:
             counted = what if what in set(Quota) else _pool(what, *Quota)
             if not slash:
                 return counted
-            space = await store.find_space(name)
+            space = await store.read(find_space, name)
             if counted in set(Quota) and space.role is SpaceRole.MAIN:
                 raise Invalid("key", key, "the role main has no quota: name a member space")
             return f"{counted}/{space.id}"
@@ -113,10 +119,10 @@ def _words(limit: Limit, names: dict[str, str]) -> str:
 async def pause_all(store: Store, caller: Caller) -> Pauses:
     """Let nothing new begin in any process; what runs goes on, slots that come due are skipped."""
     check_main(caller)
-    return await store.pause(caller.name)
+    return await store.write(store_plans.pause_all, caller.name)
 
 
 async def resume_all(store: Store, caller: Caller) -> Pauses:
     """Let work begin again, from now on; what came due meanwhile is not caught up."""
     check_main(caller)
-    return await store.resume(caller.name)
+    return await store.write(store_plans.resume_all, caller.name)

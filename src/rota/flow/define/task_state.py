@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from rota.errors import Invalid, NotFound
 from rota.flow.lookup import get_task
 from rota.model.tasks import SeenItem, StateEntry
-from rota.ports.store import Store
 from rota.rules.permissions import Caller
+from rota.store import tasks as store_tasks
+from rota.store.store import Store
+from rota.store.tasks import count_state
 
 LONGEST_KEY = 256
 LONGEST_VALUE = 64 * 1024
@@ -27,10 +29,10 @@ async def put_state(
     owner = await get_task(store, caller, task, space)
     check_word("key", key, LONGEST_KEY)
     text = encode("value", value)
-    new = await store.get_state(owner.id, key) is None
+    new = await store.read(store_tasks.get_state, owner.id, key) is None
     if new:
         await check_room(store, owner.id, key)
-    return await store.put_state(owner.id, key, text, caller.name)
+    return await store.write(store_tasks.put_state, owner.id, key, text, caller.name)
 
 
 async def get_state(
@@ -38,7 +40,7 @@ async def get_state(
 ) -> StateEntry:
     """Return what stands under a key of a task."""
     owner = await get_task(store, caller, task, space)
-    found = await store.get_state(owner.id, key)
+    found = await store.read(store_tasks.get_state, owner.id, key)
     if found is None:
         raise NotFound("state", key, f"see `rota state list {task}`")
     return found
@@ -49,7 +51,7 @@ async def list_state(
 ) -> list[StateEntry]:
     """Return what a task keeps, by key."""
     owner = await get_task(store, caller, task, space)
-    return await store.list_state(owner.id, after, most)
+    return await store.read(store_tasks.list_state, owner.id, after, most)
 
 
 async def drop_state(
@@ -57,7 +59,7 @@ async def drop_state(
 ) -> None:
     """Forget what stands under a key of a task."""
     owner = await get_task(store, caller, task, space)
-    if not await store.drop_state(owner.id, key):
+    if not await store.write(store_tasks.drop_state, owner.id, key):
         raise NotFound("state", key, f"see `rota state list {task}`")
 
 
@@ -71,7 +73,7 @@ async def mark_seen(
     """Count items (provider, item, data) of a task as seen once more."""
     owner = await get_task(store, caller, task, space)
     rows = seen_rows(items)
-    return await store.mark_seen(owner.id, rows)
+    return await store.write(store_tasks.mark_seen, owner.id, rows)
 
 
 async def get_seen(
@@ -79,7 +81,7 @@ async def get_seen(
 ) -> SeenItem:
     """Return an item as a task has seen it."""
     owner = await get_task(store, caller, task, space)
-    found = await store.get_seen(owner.id, provider, item)
+    found = await store.read(store_tasks.get_seen, owner.id, provider, item)
     if found is None:
         raise NotFound("item", item, "it has not been seen")
     return found
@@ -87,7 +89,7 @@ async def get_seen(
 
 async def check_room(store: Store, task_id: int, key: str) -> None:
     """Refuse one more value of a task that keeps as many as it may."""
-    if await store.count_state(task_id) >= MOST_VALUES:
+    if await store.read(count_state, task_id) >= MOST_VALUES:
         raise Invalid("key", key, f"a task keeps at most {MOST_VALUES} values: delete some first")
 
 

@@ -16,11 +16,16 @@ from rota.flow.task_changes import cancel_runs, disable, plan_due_then_list, ret
 from rota.model.instants import to_micros
 from rota.model.schedules import StoredSchedule
 from rota.model.tasks import After, NewTask, Policy, Pool, Task, TaskKind
-from rota.ports.store import Store
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
 from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN
+from rota.store import settlement as store_settlement
+from rota.store import tasks as store_tasks
+from rota.store.store import Store
+from rota.store.tasks import find_space, find_task
+from rota.store.views import list_tasks
+from rota.store.workers import list_queued_runs, list_running_runs
 
 MAX_TITLE = 200
 CODE = "code"
@@ -63,9 +68,9 @@ async def put_task(
     check_policy(policy)
     check_timeouts(policy, kind)
     check_conversation(policy, spec or {})
-    owner = await store.find_space(space)
+    owner = await store.read(find_space, space)
     check_done(spec or {}, kind, owner.role)
-    found = await store.find_task(owner.id, name)
+    found = await store.read(find_task, owner.id, name)
     _check_title(title, found)
     _check_standing(name, found, origin, replace=replace)
     stands = None if found is None else found.policy.deliver_to
@@ -89,14 +94,14 @@ async def put_task(
         stood=stood,
     )
     if wish is None and drops is None:
-        return await store.put_task(task, after_id)
+        return await store.write(store_tasks.put_task, task, after_id)
 
     async def put() -> Task:
-        standing, record = await store.find_task(owner.id, name), None
+        standing, record = await store.read(find_task, owner.id, name), None
         if wish is not None:
             record = await prepare_schedule(store, owner, name, standing, wish, schedule)
         dropped = await _schedule_of(store, standing, drops)
-        return await store.put_task(task, after_id, record, dropped)
+        return await store.write(store_tasks.put_task, task, after_id, record, dropped)
 
     return await retry_if_stale(put)
 
@@ -136,7 +141,7 @@ async def usual_policy(store: Store, space_id: int, kind: TaskKind) -> Policy:
 async def _upstream(store: Store, space_id: int, name: str, after: After | None) -> int | None:
     if after is None:
         return None
-    tasks = {task.name: task for task in await store.list_tasks(space_id)}
+    tasks = {task.name: task for task in await store.read(list_tasks, space_id)}
     if after.task == name:
         raise Invalid("after", after.task, "a task cannot follow itself")
     if after.task not in tasks:
@@ -151,7 +156,7 @@ async def enable_task(store: Store, caller: Caller, name: str, space: str = "mai
     task = await get_task(store, caller, name, space)
     if task.enabled and task.paused_until is None:
         return task
-    await store.enable_task(task)
+    await store.write(store_tasks.enable_task, task)
     return await get_task(store, caller, name, space)
 
 
@@ -202,13 +207,13 @@ async def delete_task(
     done = False
     while not done:  # what is queued meanwhile is ended too
         await plan_due_then_list(store, task.id, store.now())
-        queued = await store.queued_runs_of(task.id, planned_only=False)
-        running = await store.running_runs_of(task.id)
+        queued = await store.read(list_queued_runs, task.id, planned_only=False)
+        running = await store.read(list_running_runs, task.id)
         ends = cancel_runs(queued, task, "its task was deleted", store.now())
         gone = DeletedTask(task, [run.run_id for run in queued], running)
         if about_to is not None:
             about_to(gone)
-        done = await store.delete_task(task, ends, running)
+        done = await store.write(store_settlement.delete_task, task, ends, running)
     return gone
 
 
@@ -218,8 +223,8 @@ async def delete_task(
 async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> Task:
     """Return the task whose runs are a space's work of one kind that is done once."""
     name = ONE_OFF_NAMES[kind]
-    owner = await store.find_space(space)
-    found = await store.find_task(owner.id, name)
+    owner = await store.read(find_space, space)
+    found = await store.read(find_task, owner.id, name)
     if found is None:
         return await put_task(
             store,

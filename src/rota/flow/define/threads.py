@@ -14,7 +14,6 @@ from rota.model.spaces import Space, SpaceRole
 from rota.model.tasks import Task
 from rota.model.threads import NewThread, Thread, ThreadFilter
 from rota.ports.clock import Random
-from rota.ports.store import Store
 from rota.rules.permissions import (
     MAX_THREADS,
     Caller,
@@ -26,6 +25,12 @@ from rota.rules.permissions import (
     thread_not_found,
 )
 from rota.rules.task_spec import is_in_conversation
+from rota.store.notifications import thread_owner
+from rota.store.settlement import request_cancel
+from rota.store.store import Store
+from rota.store.tasks import find_space
+from rota.store.threads import get_thread, list_open_runs_in_thread, list_threads, put_thread
+from rota.store.workers import get_open_runs
 
 MOST_CANCELLED = 1_000
 MOST_FACTS = 16 * 1024
@@ -34,7 +39,7 @@ ROUNDS = 20
 
 async def find_thread(store: Store, caller: Caller, key: str, space: str | None = None) -> Thread:
     """Return a thread; one of another space is not there at all."""
-    found = await store.get_thread(key)
+    found = await store.read(get_thread, key)
     if found is None or not may_act_for(caller, found.space) or space not in {None, found.space}:
         raise NotFound("thread", key, "see `rota thread list`")
     return found
@@ -44,7 +49,7 @@ async def owner_of(store: Store, caller: Caller, key: str, space: str | None) ->
     """Return whose a thread is, or will be once it is registered; only `main` acts for others."""
     if space is not None:
         check_space(caller, space)
-    found = await store.get_thread(key)
+    found = await store.read(get_thread, key)
     if found is None:
         owner = space or caller.space
         check_claim(caller, owner, key)
@@ -61,10 +66,10 @@ async def check_claimed(store: Store, caller: Caller, space: str, key: str | Non
     """Refuse a conversation that is another space's, or that is not the caller's to begin."""
     if key is None or caller.role is SpaceRole.MAIN:
         return
-    owner = await store.thread_owner(key)
+    owner = await store.read(thread_owner, key)
     if owner is None:
         check_claim(caller, space, key)
-    elif owner != (await store.find_space(space)).id:
+    elif owner != (await store.read(find_space, space)).id:
         raise thread_not_found(space, key)
 
 
@@ -73,19 +78,19 @@ async def register(
 ) -> Thread:
     """Make sure a thread exists and is as is said; what is not said stays as it is."""
     check_space(caller, space)
-    owner = await store.find_space(space)
+    owner = await store.read(find_space, space)
     if caller.attempt is not None:
         await _check_attempt(store, owner, key, changes)
-    return await store.put_thread(NewThread(owner.id, key, changes))
+    return await store.write(put_thread, NewThread(owner.id, key, changes))
 
 
 async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[str, Any]) -> None:
     """Refuse what an attempt may not say of a thread."""
-    found = await store.get_thread(key)
+    found = await store.read(get_thread, key)
     if found is not None:
         check_conversation(found, changes)
         return
-    standing = await store.list_threads(ThreadFilter(space_id=owner.id, limit=MAX_THREADS))
+    standing = await store.read(list_threads, ThreadFilter(space_id=owner.id, limit=MAX_THREADS))
     check_threads(len(standing))
 
 
@@ -112,19 +117,24 @@ async def cancel_thread(
     What comes into being meanwhile is left alone. Whoever works on a run is asked to stop; what is
     queued goes first, so that nothing of it begins in its place.
     """
-    owner = await store.find_space(thread.space)
+    owner = await store.read(find_space, thread.space)
     why = f"cancelled by {caller.name}"
     report = AttemptReport(outcome=Cancelled(reason=why))
-    meant = [run.run_id for run in await store.open_runs_in(owner.id, thread.key, MOST_CANCELLED)]
+    meant = [
+        run.run_id
+        for run in await store.read(list_open_runs_in_thread, owner.id, thread.key, MOST_CANCELLED)
+    ]
     ended = 0
     for _ in range(ROUNDS):
-        standing = [run for run in await store.open_runs(meant) if run.state not in FINISHED]
+        standing = [
+            run for run in await store.read(get_open_runs, meant) if run.state not in FINISHED
+        ]
         idle = [run for run in standing if run.state is not RunState.RUNNING]
         ended += sum(await settle_runs(store, [(run, report) for run in idle], chance))
         busy = [run for run in standing if run.state is RunState.RUNNING]
         unasked = [run.run_id for run in busy if not run.cancel_requested]
         if unasked:
-            await store.request_cancel(unasked, why)
+            await store.write(request_cancel, unasked, why)
         elif not idle:
             return ended, len(busy)
     message = f"the runs of {thread.key} do not stand still: cancel them again in a moment"

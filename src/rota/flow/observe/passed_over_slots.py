@@ -9,8 +9,10 @@ from rota.flow.observe.time_text import count_text
 from rota.model.clock_jumps import Leap
 from rota.model.instants import from_micros, to_micros
 from rota.model.schedules import StoredSchedule
-from rota.ports.store import Store
 from rota.rules.plans import RULE_ERRORS, timetable_for
+from rota.store.clock_jumps import missed_schedules
+from rota.store.store import Store
+from rota.store.views import list_slot_runs
 
 MOST_TASKS = 5
 MAX_CREATED_SCHEDULES = 20
@@ -44,7 +46,9 @@ async def passed_over(
 ) -> list[PassedOver]:
     """Return the tasks of which slots in a span were found too late and have no run since."""
     found: dict[int, PassedOver] = {}
-    for schedule in await store.missed_schedules(early, space_id, task_id, MAX_CREATED_SCHEDULES):
+    for schedule in await store.read(
+        missed_schedules, early, space_id, task_id, MAX_CREATED_SCHEDULES
+    ):
         passed = await _of(store, schedule, early)
         if passed is not None and (schedule.task_id in found or len(found) < MOST_TASKS):
             found[schedule.task_id] = _joined(found.get(schedule.task_id), passed)
@@ -63,7 +67,7 @@ async def _of(store: Store, schedule: StoredSchedule, early: Leap) -> PassedOver
     if not slots:
         return None
     until = to_micros(slots[-1].at)
-    runs = await store.slot_runs(schedule.task_id, early.start, until)
+    runs = await store.read(list_slot_runs, schedule.task_id, early.start, until)
     ran = {run.slot_key for run in runs if run.schedule_id == schedule.id}
     left = sum(slot.key not in ran for slot in slots)
     if not left:

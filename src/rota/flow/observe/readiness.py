@@ -12,7 +12,8 @@ from typing import Protocol
 from rota.errors import RotaError
 from rota.flow.observe.status import OVERDUE
 from rota.model.problems import FAILING, LATE, UNREADABLE, Problem
-from rota.ports.store import Store
+from rota.store.plans import next_due
+from rota.store.store import Store
 
 PLANNER = "planner"
 READ_SECONDS = 5.0
@@ -34,7 +35,7 @@ async def readiness(store: Store, services: Sequence[Service]) -> list[Problem]:
     """Return what cannot be done, the database's own problems first; nothing if all can be."""
     return [
         *await _read_problems(store),
-        *await store.problems(),
+        *await store.database.problems(),
         *service_problems(services),
     ]
 
@@ -57,7 +58,7 @@ def service_problems(services: Sequence[Service]) -> list[Problem]:
 async def _read_problems(store: Store) -> list[Problem]:
     try:
         async with asyncio.timeout(READ_SECONDS):
-            await store.next_due()
+            await store.read(next_due)
     except RotaError as fault:
         return [Problem(UNREADABLE, "the database cannot be read", str(fault))]
     except TimeoutError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rota.flow.observe.passed_over_slots import PassedOver, passed_over
 from rota.flow.observe.time_text import count_text, duration_text, whole_line
@@ -13,8 +13,14 @@ from rota.model.clock_jumps import Leap
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.schedules import paused_since
 from rota.model.views import DeadDeliveriesView, QueueView, SlotView, WorkerView
-from rota.ports.store import Store
 from rota.rules.clock_jumps import planned_too_early, recent_jump
+from rota.store import plans as store_plans
+from rota.store import views as store_views
+from rota.store.budgets import count_held_by_budget
+from rota.store.clock_jumps import get_clock_jumps
+from rota.store.plans import get_pauses
+from rota.store.store import Store
+from rota.store.views import dead_deliveries, list_busy_slots, view_queue
 
 AGAIN = "`rota start` lets it work again"
 
@@ -58,24 +64,21 @@ class WorkerAvailability(NamedTuple):
     idle: IdleReason
 
 
-class WorkerDirectory(Protocol):
-    """As much of a store as tells who works."""
-
-    async def list_workers(self) -> list[WorkerView]:
-        """Return every known worker."""
-
-    def roles_taken(self) -> bool | None:
-        """Return whether some process has the roles; None where only leases can tell."""
+async def list_workers(store: Store) -> list[WorkerView]:
+    """Return every worker; those of this host are gone where nobody has the roles."""
+    is_gone = store.database.is_gone
+    found = await store.read(store_views.list_workers)
+    return [replace(each, gone=each.gone or is_gone(each.host)) for each in found]
 
 
-async def worker_availability(
-    store: WorkerDirectory, own: DaemonState | None
-) -> WorkerAvailability:
+async def worker_availability(store: Store, own: DaemonState | None) -> WorkerAvailability:
     """Return who works; `own` is the daemon that answers, if one does."""
-    workers = await store.list_workers()
+    workers = await list_workers(store)
     if own is not None and own.state in IDLE:
         return WorkerAvailability([_leaving(worker, own) for worker in workers], IDLE[own.state])
-    return WorkerAvailability(workers, RESTING if own is None and store.roles_taken() else NOBODY)
+    return WorkerAvailability(
+        workers, RESTING if own is None and store.database.roles_taken() else NOBODY
+    )
 
 
 def _leaving(worker: WorkerView, own: DaemonState) -> WorkerView:
@@ -133,20 +136,24 @@ async def view_status(
 ) -> Status:
     """Return how the whole is doing, or one space: then every number is its own."""
     hands = await worker_availability(store, own)
-    queue = await store.view_queue(space_id)
-    slots = await store.used_slots(space_id, MAX_SLOTS) if queue.running else []
-    leaps = await store.leaps()
+    queue = await store.read(view_queue, space_id)
+    slots = await store.read(list_busy_slots, space_id, MAX_SLOTS) if queue.running else []
+    leaps = await store.read(get_clock_jumps)
     early = planned_too_early(leaps, store.now())
     seen = judge(
         from_micros(store.now()),
         queue,
         hands.workers,
-        queue.next_due if space_id is not None else maybe_instant(await store.next_due()),
+        queue.next_due
+        if space_id is not None
+        else maybe_instant(await store.read(store_plans.next_due)),
         bounds,
-        maybe_instant(paused_since(await store.pauses())),
-        await store.held_back(space_id),
+        maybe_instant(paused_since(await store.read(get_pauses))),
+        await store.read(count_held_by_budget, space_id),
         hands.idle,
-        await store.dead_deliveries(space_id, store.now() - LATELY // timedelta(microseconds=1)),
+        await store.read(
+            dead_deliveries, space_id, store.now() - LATELY // timedelta(microseconds=1)
+        ),
     )
     passed = [] if early is None else await passed_over(store, early, space_id)
     leapt = _leap_warnings(seen.now, recent_jump(leaps, store.now()), early, passed)

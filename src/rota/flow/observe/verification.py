@@ -30,7 +30,6 @@ from rota.model.verification import (
     VerificationOverview,
     Violation,
 )
-from rota.ports.store import Views
 from rota.rules.plans import RULE_ERRORS, timetable_for
 from rota.rules.settlement import DELIVERY_RETRY
 from rota.rules.verification import (
@@ -42,6 +41,8 @@ from rota.rules.verification import (
     check_run,
     should_follow,
 )
+from rota.store.store import Store
+from rota.store.verification import examine
 from rota.timing.timetable import Timetable
 
 MAX_SLOTS = 10_000
@@ -62,9 +63,9 @@ OF_EVERY_RUN = (
 NOTHING = RunHistory()
 
 
-async def verify(store: Views) -> Verification:
+async def verify(store: Store) -> Verification:
     """Look at every row of a store and say what does not hold."""
-    return (await store.examine(Verifier)).report()
+    return (await store.read(examine, Verifier)).report()
 
 
 @dataclass(slots=True)

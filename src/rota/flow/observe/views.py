@@ -15,9 +15,12 @@ from rota.model.schedules import ScheduleState, StoredSchedule
 from rota.model.spaces import Space
 from rota.model.tasks import Task
 from rota.model.views import RunFilter, RunView
-from rota.ports.store import Store
 from rota.rules.permissions import Caller, may_act_for, visible_space
 from rota.rules.plans import timetable_for
+from rota.store import views as store_views
+from rota.store.store import Store
+from rota.store.tasks import find_space, list_schedules
+from rota.store.views import count_ahead, count_runs, list_questions
 
 RECENT = 5
 
@@ -40,10 +43,10 @@ async def list_tasks(
 ) -> list[tuple[Task, list[StoredSchedule]]]:
     """Return tasks by name, each with its schedules; of one space, or of all."""
     space = visible_space(caller, space)
-    owner = None if space is None else (await store.find_space(space)).id
-    tasks = await store.list_tasks(owner)
+    owner = None if space is None else (await store.read(find_space, space)).id
+    tasks = await store.read(store_views.list_tasks, owner)
     found: dict[int, list[StoredSchedule]] = {task.id: [] for task in tasks}
-    for schedule in await store.list_schedules(list(found)):
+    for schedule in await store.read(list_schedules, list(found)):
         found[schedule.task_id].append(schedule)
     return [(task, found[task.id]) for task in tasks]
 
@@ -51,14 +54,16 @@ async def list_tasks(
 async def view_task(store: Store, caller: Caller, name: str, space: str = "main") -> TaskView:
     """Return one task with everything that belongs to it."""
     task = await get_task(store, caller, name, space)
-    counts = await store.count_runs(task.id)
+    counts = await store.read(count_runs, task.id)
     return TaskView(
         task=task,
-        space=await store.find_space(space),
-        schedules=await store.list_schedules([task.id]),
+        space=await store.read(find_space, space),
+        schedules=await store.read(list_schedules, [task.id]),
         counts=counts,
         activity=await view_activity(store, task.id, counts),
-        recent=await store.list_runs(RunFilter(task_id=task.id, limit=RECENT, quiet=False)),
+        recent=await store.read(
+            store_views.list_runs, RunFilter(task_id=task.id, limit=RECENT, quiet=False)
+        ),
         now=from_micros(store.now()),
     )
 
@@ -93,19 +98,19 @@ async def list_runs(
     Those whose gate woke nobody are left out unless they are wanted.
     """
     space = visible_space(caller, space)
-    owner = None if space is None else (await store.find_space(space)).id
+    owner = None if space is None else (await store.read(find_space, space)).id
     task_id = None
     if task is not None:
         task_id = (await get_task(store, caller, task, space or "main")).id
     wanted = RunFilter(
         task_id=task_id, space_id=owner, state=state, before=before, limit=limit, quiet=quiet
     )
-    return await store.list_runs(wanted)
+    return await store.read(store_views.list_runs, wanted)
 
 
 async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
     """Return one run with everything that belongs to it; one of another space is not there."""
-    view = await store.view_run(run_id, MOST_OUTPUT, MOST_DELIVERIES)
+    view = await store.read(store_views.view_run, run_id, MOST_OUTPUT, MOST_DELIVERIES)
     if view is None or not may_act_for(caller, view.run.space):
         raise run_not_found(run_id)
     return view
@@ -115,7 +120,7 @@ async def open_questions(store: Store, caller: Caller) -> list[tuple[Question, R
     """Return the questions nobody has answered yet, oldest first, each with its run."""
     waiting = await list_runs(store, caller, state=RunState.WAITING, limit=MOST_OPEN)
     runs = {run.id: run for run in waiting}
-    asked = await store.list_questions(list(runs))
+    asked = await store.read(list_questions, list(runs))
     return [(q, runs[q.run_id]) for q in asked if q.answered_at is None]
 
 
@@ -142,7 +147,9 @@ async def view_activity(store: Store, task_id: TaskId, counts: Mapping[str, int]
     """Return what a task is doing; `counts` says how many of its runs stand in which state."""
     for state in BY_WEIGHT:
         if counts.get(state.value):
-            found = await store.list_runs(RunFilter(task_id=task_id, state=state, limit=1))
+            found = await store.read(
+                store_views.list_runs, RunFilter(task_id=task_id, state=state, limit=1)
+            )
             if found:
                 return await _view_run(store, found[0])
     return TaskActivity()
@@ -151,9 +158,9 @@ async def view_activity(store: Store, task_id: TaskId, counts: Mapping[str, int]
 async def _view_run(store: Store, run: Run) -> TaskActivity:
     ahead = question = None
     if run.place is QueueState.READY:
-        ahead = await store.count_ahead(run.id)
+        ahead = await store.read(count_ahead, run.id)
     elif run.state is RunState.WAITING:
-        asked = [q for q in await store.list_questions([run.id]) if q.answered_at is None]
+        asked = [q for q in await store.read(list_questions, [run.id]) if q.answered_at is None]
         question = asked[-1] if asked else None
     return TaskActivity(run.state.value, run, ahead, question)
 

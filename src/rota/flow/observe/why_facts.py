@@ -24,9 +24,21 @@ from rota.model.schedules import LedgerRow, Pauses, QuietMode, Slot, StoredSched
 from rota.model.spaces import Limit
 from rota.model.tasks import Policy, Task
 from rota.model.views import RunFilter, WorkerView
-from rota.ports.store import Store
 from rota.rules.clock_jumps import planned_too_early
 from rota.rules.plans import timetable_for
+from rota.store.clock_jumps import get_clock_jumps
+from rota.store.heartbeats import get_heartbeats
+from rota.store.plans import get_pauses
+from rota.store.store import Store
+from rota.store.tasks import get_tasks, list_schedules
+from rota.store.views import (
+    list_ledger_rows,
+    list_limits,
+    list_questions,
+    list_run_events,
+    list_runs,
+    list_slot_runs,
+)
 from rota.timing.rule_builders import from_record
 from rota.timing.timetable import Timetable, timetable
 
@@ -117,27 +129,27 @@ async def load_facts(
     """
     hands = await worker_availability(store, own)
     now = from_micros(store.now())
-    schedules = await store.list_schedules([task.id])
+    schedules = await store.read(list_schedules, [task.id])
     asked = span or WhySpan(start=now - A_DAY, end=now)
     readable = [schedule for schedule in schedules if _reads(schedule)]
     planned, told = planned_around(readable, asked, now)
     before, after = neighbours(readable, asked)
     first = min((p.slot.at for p in before), default=told.start) if asked.instant else told.start
     last = max((p.slot.at for p in after), default=told.end) if asked.instant else told.end
-    runs = await store.slot_runs(task.id, to_micros(first), to_micros(last))
-    ledger = await store.ledger_rows(task.id, to_micros(first), to_micros(last))
-    recent = await store.list_runs(RunFilter(task_id=task.id, limit=MOST_RUNS))
+    runs = await store.read(list_slot_runs, task.id, to_micros(first), to_micros(last))
+    ledger = await store.read(list_ledger_rows, task.id, to_micros(first), to_micros(last))
+    recent = await store.read(list_runs, RunFilter(task_id=task.id, limit=MOST_RUNS))
     asked_for = [r for r in recent if r.slot_at is None and told.start <= r.created_at <= told.end]
     unfinished = [
         run
         for state in (RunState.RUNNING, RunState.WAITING, RunState.QUEUED)
-        for run in await store.list_runs(RunFilter(state=state, limit=MOST_RUNS))
+        for run in await store.read(list_runs, RunFilter(state=state, limit=MOST_RUNS))
         if only in {None, run.space}
     ]
     mine = sorted({*runs, *asked_for}, key=lambda r: (r.slot_at or r.created_at, r.id))
-    others = await store.get_tasks(sorted({run.task_id for run in unfinished}))
+    others = await store.read(get_tasks, sorted({run.task_id for run in unfinished}))
     newest = await _newest(store, mine)
-    early = planned_too_early(await store.leaps(), store.now())
+    early = planned_too_early(await store.read(get_clock_jumps), store.now())
     passed = [] if early is None else await passed_over(store, early, task_id=task.id)
     return WhyFacts(
         task=task,
@@ -152,14 +164,18 @@ async def load_facts(
         filled={(row.schedule_id, row.first_at): await _filled(store, task, row) for row in ledger},
         unfinished=unfinished,
         policies={other.id: other.policy for other in others},
-        questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
+        questions=await store.read(
+            list_questions, [r.id for r in mine if r.state is RunState.WAITING]
+        ),
         faults=newest[EventName.FAULT],
         stops=newest[EventName.CANCEL_REQUESTED],
-        heartbeats=await store.heartbeats([r.id for r in mine if r.state is RunState.RUNNING]),
+        heartbeats=await store.read(
+            get_heartbeats, [r.id for r in mine if r.state is RunState.RUNNING]
+        ),
         workers=hands.workers,
         idle=hands.idle,
-        limits=await store.list_limits(),
-        pauses=await store.pauses(),
+        limits=await store.read(list_limits),
+        pauses=await store.read(get_pauses),
         early=early,
         passed=passed[0] if passed else None,
         narrowed=told.start > asked.start,
@@ -169,7 +185,9 @@ async def load_facts(
 
 async def _filled(store: Store, task: Task, row: LedgerRow) -> int:
     """Return how many slots of a ledger row were backfilled: no others have a run beside it."""
-    runs = await store.slot_runs(task.id, to_micros(row.first_at), to_micros(row.last_at))
+    runs = await store.read(
+        list_slot_runs, task.id, to_micros(row.first_at), to_micros(row.last_at)
+    )
     return sum(run.schedule_id == row.schedule_id for run in runs)
 
 
@@ -178,7 +196,7 @@ async def _newest(store: Store, runs: list[Run]) -> dict[EventName, dict[int, Ev
     found: dict[EventName, dict[int, Event]] = {name: {} for name in EventName}
     for run in runs:
         if run.state is RunState.RUNNING:
-            for event in await store.run_events(run.id):
+            for event in await store.read(list_run_events, run.id):
                 found[event.name][run.id] = event
     return found
 
@@ -197,11 +215,13 @@ async def load_run_facts(
         planned=[],
         ledger=[],
         after=[],
-        questions=await store.list_questions([run.id]),
+        questions=await store.read(list_questions, [run.id]),
         faults=newest[EventName.FAULT],
         stops=newest[EventName.CANCEL_REQUESTED],
-        noticed=[e for e in await store.run_events(run.id) if e.name is EventName.NOTICED],
-        heartbeats=await store.heartbeats(running),
+        noticed=[
+            e for e in await store.read(list_run_events, run.id) if e.name is EventName.NOTICED
+        ],
+        heartbeats=await store.read(get_heartbeats, running),
     )
 
 

@@ -34,6 +34,7 @@ from rota.store.postgres.connection import (
 )
 from rota.store.postgres.transactions import CLAIM_LOCK, Connection, PostgresTransaction, Statements
 from rota.store.sql_files import load_migrations, pending, tables_of
+from rota.store.transactions import StoreCache
 
 KIND = "PostgreSQL"
 A_DAY = 86_400.0
@@ -150,9 +151,9 @@ async def _replace(
     for step in steps[len(known) :]:
         await apply_step(connection, step)
     await _set_ids(connection, archive, None if pass_over is None else now)
-    session = PostgresTransaction(connection, statements, begun=True)
-    passage = await adjust_restored_rows(session, archive.backup, pass_over, now)
-    await session.finish()
+    tx = PostgresTransaction(connection, statements, lambda: now, StoreCache(), begun=True)
+    passage = await adjust_restored_rows(tx, archive.backup, pass_over, now)
+    await tx.finish()
     return await read_incarnation(connection), passage
 
 

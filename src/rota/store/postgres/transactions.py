@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,7 +22,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from rota.errors import Busy, RotaError, Unavailable
 from rota.store.sql_files import PARAMETER
-from rota.store.transactions import EVENTS, QueryRows, Row
+from rota.store.transactions import EVENTS, QueryRows, Row, StoreCache
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 AnyConnection: TypeAlias = "Connection | PoolConnectionProxy[asyncpg.Record]"
@@ -43,10 +43,18 @@ class PostgresTransaction:
     """
 
     def __init__(
-        self, connection: AnyConnection, statements: Statements, *, begun: bool = False
+        self,
+        connection: AnyConnection,
+        statements: Statements,
+        now: Callable[[], int],
+        cache: StoreCache,
+        *,
+        begun: bool = False,
     ) -> None:
         self._connection = connection
         self._statements = statements
+        self.now = now
+        self.cache = cache
         self._riders: list[tuple[str, Mapping[str, object]]] = []
         self._begun = begun
         self._told = False
@@ -156,10 +164,18 @@ class PostgresReadTransaction:
     """
 
     def __init__(
-        self, connection: AnyConnection, statements: Statements, *, snapshot: bool
+        self,
+        connection: AnyConnection,
+        statements: Statements,
+        now: Callable[[], int],
+        cache: StoreCache,
+        *,
+        snapshot: bool,
     ) -> None:
         self._connection = connection
         self._statements = statements
+        self.now = now
+        self.cache = cache
         self._snapshot = snapshot
         self._asked = False
 
@@ -206,7 +222,7 @@ def as_value(value: object) -> object:
         if any(suspect in text for suspect in _SUSPECT):
             text = json.dumps([{name: storable(v) for name, v in row.items()} for row in value])
         return text
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [storable(item) for item in value]
     return storable(value)
 

@@ -36,7 +36,7 @@ from rota.store.backup import (
     writable,
     write_backup,
 )
-from rota.store.sql_files import load_migrations, load_queries, pending, tables_of
+from rota.store.sql_files import load_migrations, pending, tables_of
 from rota.store.sqlite.connection import (
     PACKAGE,
     apply_step,
@@ -48,7 +48,9 @@ from rota.store.sqlite.connection import (
     translated,
 )
 from rota.store.sqlite.file_modes import PRIVATE, narrow
-from rota.store.sqlite.transactions import SqliteTransaction, transact
+from rota.store.sqlite.queries import load_sqlite_queries
+from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
+from rota.store.transactions import StoreCache
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +177,9 @@ def _build(
         for step in steps[len(known) :]:
             apply_step(connection, step)
         _set_ids(connection, archive, None if pass_over is None else now)
-        session = SqliteTransaction(connection, load_queries(PACKAGE))
-        call = (adjust_restored_rows, (archive.backup, pass_over, now))
-        (outcome,) = transact(connection, session, [call], write=True)
+        tx = SqliteTransaction(connection, load_sqlite_queries(), lambda: now, StoreCache())
+        call = Call(adjust_restored_rows, (archive.backup, pass_over, now), {})
+        (outcome,) = transact(connection, tx, [call], write=True)
         if isinstance(outcome, BaseException):
             raise outcome
         if connection.execute("pragma integrity_check").get != "ok":

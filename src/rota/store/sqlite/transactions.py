@@ -10,12 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import apsw
 
 from rota.store.sqlite.connection import MEMORY, translate
-from rota.store.transactions import QueryRows, Row, finish, reach_stage, watching
+from rota.store.transactions import (
+    QueryRows,
+    Row,
+    StoreCache,
+    finish,
+    reach_stage,
+    with_statement_faults,
+)
 
 FEW = 16
 """Rows that are read one by one."""
@@ -24,9 +31,17 @@ FEW = 16
 class SqliteTransaction:
     """Runs named queries on one connection; never suspends."""
 
-    def __init__(self, connection: apsw.Connection, queries: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        queries: Mapping[str, str],
+        now: Callable[[], int],
+        cache: StoreCache,
+    ) -> None:
         self._connection = connection
         self._queries = queries
+        self.now = now
+        self.cache = cache
         self._packed: dict[str, str | None] = {}
         self._had_many: set[str] = set()
         self.topics: dict[str, None] = {}
@@ -80,7 +95,7 @@ class SqliteTransaction:
         self.topics[topic] = None
 
 
-_ARRAYS: frozenset[type] = frozenset({list, QueryRows})
+_ARRAYS: frozenset[type] = frozenset({list, tuple, QueryRows})
 
 
 def _bind(params: dict[str, Any]) -> dict[str, Any]:
@@ -121,26 +136,29 @@ def _width(connection: apsw.Connection, sql: str) -> int:
     return found[0]
 
 
-Call: TypeAlias = tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[object, ...]]
+class Call(NamedTuple):
+    """An operation to run, with its arguments."""
+
+    operation: Callable[..., Coroutine[Any, Any, Any]]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 def transact(
-    connection: apsw.Connection, session: SqliteTransaction, calls: Sequence[Call], *, write: bool
+    connection: apsw.Connection, tx: SqliteTransaction, calls: Sequence[Call], *, write: bool
 ) -> Sequence[tuple[Any, list[str]] | BaseException]:
-    """Run operations in one transaction; return each one's result with its topics, or its fault.
+    """Run operations in one transaction; return each one's result with its topics, or its error.
 
-    A single operation needs no savepoint: its fault is the transaction's.
+    A single operation needs no savepoint: its error is the transaction's.
     """
     if write:
-        calls = [(watching(operation), args) for operation, args in calls]
-    writing = [operation for operation, _ in calls] if write else []
+        calls = [call._replace(operation=with_statement_faults(call.operation)) for call in calls]
+    writing = [call.operation for call in calls] if write else []
     try:
         reach_stage("begin", *writing)
         connection.execute("begin immediate" if write else "begin")
         try:
-            outcomes = [
-                _attempt(connection, session, call, alone=len(calls) == 1) for call in calls
-            ]
+            outcomes = [_attempt(connection, tx, call, alone=len(calls) == 1) for call in calls]
             reach_stage("commit", *writing)
             connection.execute("commit")
         except BaseException:
@@ -148,29 +166,29 @@ def transact(
                 connection.execute("rollback")
             raise
         reach_stage("committed", *writing)
-    except Exception as fault:  # noqa: BLE001 - handed to every caller it concerns
-        return [_translate(fault, connection)] * len(calls)
+    except Exception as error:  # noqa: BLE001 - handed to every caller it concerns
+        return [_translate(error, connection)] * len(calls)
     return outcomes
 
 
 def _attempt(
-    connection: apsw.Connection, session: SqliteTransaction, call: Call, *, alone: bool
+    connection: apsw.Connection, tx: SqliteTransaction, call: Call, *, alone: bool
 ) -> tuple[Any, list[str]] | BaseException:
-    operation, args = call
-    session.topics = {}
+    operation, args, kwargs = call
+    tx.topics = {}
     if alone:
-        return finish(operation(session, *args)), list(session.topics)
+        return finish(operation(tx, *args, **kwargs)), list(tx.topics)
     connection.execute("savepoint one")
     try:
-        result = finish(operation(session, *args))
-    except Exception as fault:
+        result = finish(operation(tx, *args, **kwargs))
+    except Exception as error:
         if not connection.in_transaction:
             raise
         connection.execute("rollback to one")
         connection.execute("release one")
-        return _translate(fault, connection)
+        return _translate(error, connection)
     connection.execute("release one")
-    return result, list(session.topics)
+    return result, list(tx.topics)
 
 
 def _translate(fault: Exception, connection: apsw.Connection) -> Exception:

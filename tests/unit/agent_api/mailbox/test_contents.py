@@ -6,6 +6,8 @@ import pytest
 
 from rota.agent_api.mailbox.contents import MOST_UNREAD
 from rota.model.threads import MessageState, NewMessage, ThreadMessage
+from rota.store.tasks import add_thread
+from rota.store.threads import add_message
 from tests.unit.agent_api.mailbox.conftest import until
 
 
@@ -93,10 +95,10 @@ async def test_the_next_process_knows_who_listens_and_goes_on_counting(office):
 async def test_a_program_finds_what_there_is_before_it_begins(office):
     bench = office.bench
     owner = await bench.space("main")
-    await bench.store.add_thread(owner.id, "cli:default")
-    await bench.store.add_thread((await bench.space("ada")).id, "web:ada")
+    await bench.store.write(add_thread, owner.id, "cli:default")
+    await bench.store.write(add_thread, (await bench.space("ada")).id, "web:ada")
     words = NewMessage(owner.id, "cli:default", "Ann", "Hello.")
-    await bench.store.say(words, None)
+    await bench.store.write(add_message, words, None)
     folder = await office.opened()
     assert folder.shown("tasks.json") == {"tasks": [{"name": "job"}], "next": None}
     assert folder.shown("threads.json")["threads"] == [

@@ -16,6 +16,7 @@ from rota.agent_api.mailbox import contents
 from rota.errors import Unavailable
 from rota.flow.attempt.conversation import message_text
 from rota.model.threads import MessageFile, NewFile, NewMessage
+from rota.store.threads import add_message
 from tests.unit.agent_api.mailbox.test_contents import asked
 
 SENT = {"a b.png": bytes(range(256)), "notes.txt": b""}
@@ -29,7 +30,7 @@ async def message(bench, **files):
         digest = hashlib.sha256(content).hexdigest()
         sent.append(NewFile(MessageFile(name, "image/png", len(content), digest), content))
     said = NewMessage(space.id, "cli:default", "ann", "Look.", files=tuple(sent))
-    return await bench.store.say(said, None)
+    return await bench.store.write(add_message, said, None)
 
 
 def lying(folder):

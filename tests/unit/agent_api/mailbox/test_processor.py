@@ -11,6 +11,7 @@ from rota.agent_api.mailbox import processor as serving_module
 from rota.agent_api.mailbox.folder import Mailbox
 from rota.agent_api.mailbox.processor import FolderWatcher
 from rota.errors import Unavailable
+from rota.store.audit import list_audit_entries
 from tests.unit.agent_api.mailbox.conftest import CANARY, until
 
 
@@ -100,7 +101,7 @@ async def test_a_file_that_is_no_command_is_refused_and_on_record(office, tmp_pa
     assert folder.reply("full")["error"]["code"] == "not_a_file"
     (odd,) = folder.replies.glob("refused-*.json")
     assert folder.reply(odd.stem)["error"]["code"] == "bad_name"
-    requests = await office.bench.store.list_requests(None, 1 << 62, 10)
+    requests = await office.bench.store.read(list_audit_entries, None, 1 << 62, 10)
     said = {(each.caller, each.command, each.about["why"]) for each in requests}
     name = f"attempt:{folder.kept.run_id}.1"
     whys = ("symlink", "not_json", "not_a_file", "bad_name")
@@ -108,7 +109,9 @@ async def test_a_file_that_is_no_command_is_refused_and_on_record(office, tmp_pa
     assert "the secret" not in str(office.errors())
     folder.command("again", "note")
     await office.answered(folder, "again")
-    assert len(await office.bench.store.list_requests(None, 1 << 62, 10)) == 4, "told once"
+    assert len(await office.bench.store.read(list_audit_entries, None, 1 << 62, 10)) == 4, (
+        "told once"
+    )
 
 
 async def test_what_is_kept_for_people_holds_no_secret(office):

@@ -10,7 +10,7 @@ from rota.errors import Busy, Refused, Stale, Unavailable
 from rota.flow.observe.readiness import readiness, service_problems
 from rota.store.last_write import LastWrite
 from rota.store.sqlite import disk_space
-from rota.store.sqlite.store import MemoryStore
+from rota.store.sqlite.database import MemoryDatabase
 
 
 @dataclass
@@ -21,14 +21,14 @@ class Loop:
 
 
 async def test_a_store_that_answers_and_loops_that_work_are_ready(clock):
-    store = MemoryStore(clock)
+    store = MemoryDatabase(clock)
     await store.open()
     assert await readiness(store, [Loop(), Loop("postman", silent_for=3600)]) == []
     await store.close()
 
 
 async def test_a_store_that_cannot_be_read_is_told_without_its_address(clock):
-    (problem,) = await readiness(MemoryStore(clock), [])
+    (problem,) = await readiness(MemoryDatabase(clock), [])
     assert (problem.code, problem.sentence) == ("store_unreachable", "the database cannot be read")
     assert problem.whole().startswith("the database cannot be read: the store is not open")
 

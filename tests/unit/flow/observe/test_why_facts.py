@@ -11,7 +11,9 @@ from rota.flow.observe.why_facts import load_facts, load_run_facts
 from rota.flow.plan import plan
 from rota.model.spaces import SpaceRole
 from rota.rules.permissions import LOCAL
-from rota.store.sqlite.store import MemoryStore
+from rota.store.settlement import request_cancel
+from rota.store.sqlite.database import MemoryDatabase
+from rota.store.tasks import add_space
 from rota.testing.clock import VirtualClock
 from tests.tools.store_bench import Bench
 
@@ -20,9 +22,9 @@ HOURLY = ScheduleSpec(cron="0 * * * *")
 
 async def opened():
     clock = VirtualClock()
-    store = MemoryStore(clock)
+    store = MemoryDatabase(clock)
     await store.open()
-    await store.add_space("main", SpaceRole.MAIN, "UTC")
+    await store.write(add_space, "main", SpaceRole.MAIN, "UTC")
     return clock, store
 
 
@@ -53,7 +55,7 @@ async def test_a_run_that_is_being_stopped_tells_who_wanted_it():
     task = await bench.task("x")
     await bench.queue(task)
     lease = await bench.claim_one()
-    await store.request_cancel([lease.run_id], "cancelled by ann")
+    await store.write(request_cancel, [lease.run_id], "cancelled by ann")
     for facts in (
         await load_facts(store, task, None),
         await load_run_facts(store, task, await bench.run(lease.run_id)),

@@ -12,6 +12,7 @@ from rota.flow.observe.why import explain
 from rota.flow.observe.why_facts import WhySpan, load_facts, planned_around
 from rota.model.runs import RunSource, RunState
 from rota.rules.permissions import LOCAL
+from rota.store.settlement import disable_task
 
 
 def told(make, start, end, **facts):
@@ -72,7 +73,7 @@ def test_a_row_says_how_many_of_its_slots_were_backfilled(make):
 async def test_the_slots_of_a_row_that_were_backfilled_are_counted_beyond_the_span(desk):
     task = await desk.task()
     schedule = await desk.planned(task, every="1m")
-    await desk.store.disable_task(task, "off", None, [])
+    await desk.store.write(disable_task, task, "off", None, [])
     begun = desk.clock.now()
     desk.clock.advance(minutes=300)
     await desk.plan()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from rota.model.spaces import LimitScope
+from rota.store.views import count_runs, list_spaces
+from rota.store.workers import prune_runs
 
 MAX_RUNNING = """
 select count(*), count(*) filter (where space_id = 1), count(*) filter (where grp = 'api')
@@ -100,7 +102,7 @@ async def test_runs_of_one_lane_never_overlap(open_bench):
                 assert lane not in working
                 working.add(lane)
                 order[lane].append(lease.run_id)
-                await bench.store.list_spaces()
+                await bench.store.read(list_spaces)
                 working.remove(lane)
                 assert await bench.end(lease)
 
@@ -165,5 +167,7 @@ async def test_two_pruners_count_every_run_once(open_bench):
     later = one.store.now() + 1_000_000
     deleted = 1
     while deleted:
-        deleted = sum(await asyncio.gather(*(b.store.prune(later, 7) for b in (one, two) * 2)))
-    assert await one.store.count_runs(task.id) == {"succeeded": 60}
+        deleted = sum(
+            await asyncio.gather(*(b.store.write(prune_runs, later, 7) for b in (one, two) * 2))
+        )
+    assert await one.store.read(count_runs, task.id) == {"succeeded": 60}

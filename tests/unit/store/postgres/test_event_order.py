@@ -7,14 +7,15 @@ import asyncio
 import asyncpg
 import pytest
 
-from rota.store.postgres.store import PostgresStore
+from rota.store.events import list_events_after
+from rota.store.postgres.database import PostgresDatabase
 
 RECORD = "insert into rota.events (at, name, data) values (0, 'task.created', '{}') returning id"
 
 
 @pytest.fixture
 def store(postgres_address, clock, runner):
-    made = PostgresStore(postgres_address, clock, own_clock=True)
+    made = PostgresDatabase(postgres_address, clock, own_clock=True)
     runner.run(made.open())
     yield made
     runner.run(made.close())
@@ -31,7 +32,7 @@ def connections(postgres_address, runner):
 async def read(store, after, *, hidden=False):
     """Read once the server's other writers keep nothing back, or at once if ours is to."""
     while True:
-        page = await store.events_after(after, 100)
+        page = await store.read(list_events_after, after, 100)
         if page.hidden == hidden:
             return [event.id for _, event in page.events], page
         await asyncio.sleep(0)

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from rota.store.postgres.listener import TOPICS, DatabaseClock
+from rota.store.settlement import disable_task
+from rota.store.views import list_spaces
 
 TERMINATE = """
 select count(pg_terminate_backend(pid)) from pg_stat_activity
@@ -79,7 +81,7 @@ async def test_a_store_goes_on_after_every_connection_was_cut(open_bench, connec
     task = await one.task()
     two.routes = one.routes
     first = await one.queue(task, 3)
-    await asyncio.gather(*(one.store.list_spaces() for _ in range(5)))
+    await asyncio.gather(*(one.store.read(list_spaces) for _ in range(5)))
     heard = await record(one)
     await connection.execute(TERMINATE)
     while await heard.get() != "cancels":
@@ -146,7 +148,7 @@ async def test_text_that_postgres_cannot_hold_is_kept_as_far_as_possible(bench):
     strange = "a\0b \ud800 \N{GRINNING FACE} \\u0000"
     (outcome,) = (await bench.enqueue(bench.batch(task, [1], ["k\0"])))[0]
     assert (await bench.run(outcome.run_id)).key == "k\N{REPLACEMENT CHARACTER}"
-    await bench.store.disable_task(task, strange, None, [])
+    await bench.store.write(disable_task, task, strange, None, [])
     reason = (await bench.task_of(task)).disabled_reason
     assert reason == "a\N{REPLACEMENT CHARACTER}b ? \N{GRINNING FACE} \\u0000"
 

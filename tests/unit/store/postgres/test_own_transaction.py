@@ -9,13 +9,14 @@ import asyncpg
 import pytest
 
 from rota.errors import Invalid, Unavailable
+from rota.store.views import get_run
 
 
 async def test_a_run_queued_within_a_transaction_exists_once_that_commits(bench, connection):
     task = await bench.task()
     async with connection.transaction():
         ((outcome,),) = await bench.store.enqueue_within(connection, [bench.batch(task, ["x"])])
-        assert await bench.store.get_run(outcome.run_id) is None
+        assert await bench.store.read(get_run, outcome.run_id) is None
         assert await bench.claim() == []
     assert await bench.claim_ids() == [outcome.run_id]
 
@@ -28,7 +29,7 @@ async def test_a_run_queued_within_a_transaction_vanishes_with_it(bench, connect
     outcomes = await bench.store.enqueue_within(connection, batches)
     await transaction.rollback()
     for outcome in outcomes[0] + outcomes[1]:
-        assert await bench.store.get_run(outcome.run_id) is None
+        assert await bench.store.read(get_run, outcome.run_id) is None
     assert await bench.claim() == []
 
 

@@ -1,4 +1,4 @@
-"""Both dialects have the same queries, and PostgreSQL takes every one of them."""
+"""PostgreSQL takes every query, by the index it is meant to use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pytest
 
 from rota.store.postgres.connection import connect
 from rota.store.postgres.transactions import Statements
-from rota.store.sql_files import PARAMETER, load_queries
+from rota.store.sql_files import load_queries
 
-OURS = load_queries("rota.store.postgres")
-THEIRS = load_queries("rota.store.sqlite")
+QUERIES = load_queries()
 
 HOT = {
     "existing_runs": {"runs_key", "runs_slot"},
@@ -73,33 +72,24 @@ def rota_connection(postgres_address, runner):
     runner.run(made.close())
 
 
-def test_both_dialects_have_the_same_queries():
-    assert set(OURS) == set(THEIRS)
-
-
-@pytest.mark.parametrize("name", sorted(OURS))
-def test_a_query_has_the_same_parameters_in_both_dialects(name):
-    assert set(PARAMETER.findall(OURS[name])) == set(PARAMETER.findall(THEIRS[name]))
-
-
 async def test_postgres_can_prepare_every_query(connection):
-    statements = Statements(OURS)
-    for name in OURS:
+    statements = Statements(QUERIES)
+    for name in QUERIES:
         statement = statements.join((name,))
         prepared = await connection.prepare(statement.sql)
         assert len(prepared.get_parameters()) == len(statement.parameters), name
 
 
 async def test_a_hot_query_goes_by_its_index_even_when_planned_on_empty_tables(rota_connection):
-    statements = Statements(OURS)
+    statements = Statements(QUERIES)
     for name, indexes in HOT.items():
         plan = await plan_of(rota_connection, statements.join((name,)).sql)
         assert {index for index in indexes if index not in plan} == set(), f"{name}\n{plan}"
 
 
 async def test_no_query_reads_a_large_table_from_end_to_end(rota_connection):
-    statements = Statements(OURS)
-    for name in OURS.keys() - WHOLE:
+    statements = Statements(QUERIES)
+    for name in QUERIES.keys() - WHOLE:
         plan = await plan_of(rota_connection, statements.join((name,)).sql)
         scans = set(re.findall(r"Seq Scan on (\w+)", plan))
         assert scans <= SMALL, f"{name}\n{plan}"
@@ -135,7 +125,7 @@ def test_parts_of_one_statement_keep_their_parameters_apart():
 
 
 def test_a_query_may_not_join_a_write_to_a_table_it_touches():
-    statements = Statements(OURS)
+    statements = Statements(QUERIES)
     assert statements.may_join("finish_runs", ["record_attempts", "record_events"])
     assert not statements.may_join("record_events", ["finish_runs"])
     assert not statements.may_join("turn_heads", ["drop_heads"])

@@ -18,10 +18,3 @@ select
   + (select count(*) from (select 1 from runs r indexed by runs_deferring
     cross join deferred d on d.run_id = r.id and d.kind = 'subtask'
     where r.deferring = 1 and r.finished_at is null and r.space_id = :space_id limit :most));
-
--- name: count_schedules  of a space that have a slot to come
-select count(*) from (select 1 from schedules indexed by schedules_space
-  where next_at is not null and space_id = :space_id limit :most);
-
--- name: space_of_task
-select space_id from tasks where id = :task_id;

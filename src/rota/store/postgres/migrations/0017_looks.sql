@@ -1,2 +1,0 @@
--- How often it was begun to look at the checks of an attempt.
-alter table rota.kept add column looks integer not null default 0;

@@ -1,2 +1,0 @@
--- The files that go with a message, as JSON: artifacts of its run, with their sizes and hashes.
-alter table deliveries add column files text;
