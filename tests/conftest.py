@@ -11,16 +11,15 @@ import threading
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.store")
+pytest.register_assert_rewrite("tests.contract.store", "rota.testing")
 
 from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402
 from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase  # noqa: E402
-from rota.testing.clock import VirtualClock  # noqa: E402
-from rota.testing.fakes import FixedChance  # noqa: E402
+from rota.testing.fakes import FixedChance, VirtualClock  # noqa: E402
 from tests.tools.store_bench import Bench  # noqa: E402
 
-KINDS = ("memory", "sqlite", "postgres")
+KINDS = ("sqlite", "postgres")
 THREAD_PATIENCE = 5.0
 INVENTED = {Invariant.EVERY_SLOT, Invariant.OF_A_SLOT}
 """Contract suites hand stores plans and slots that no rule has made."""
@@ -187,8 +186,6 @@ def store(request, clock, tmp_path, runner):
 
 
 def make_store(request, clock, tmp_path):
-    if request.param == "memory":
-        return MemoryDatabase(clock)
     if request.param == "sqlite":
         return SqliteDatabase(str(tmp_path / "rota.db"), clock)
     return postgres_store(request, clock)

@@ -17,7 +17,8 @@ from rota.keeper.client import read_spool
 from rota.keeper.linux import descendants
 from rota.model.programs import ResourceLimits
 from rota.ports.executor import ProcessTreeMode
-from tests.tools.keepers.attempts import Attempt, Attempts
+from rota.testing.program_bench import ProgramRun
+from tests.tools.keepers.attempts import Attempts
 
 MIB = 1 << 20
 MOST_START_MS = 25.0
@@ -144,7 +145,7 @@ def _tail(count: int, lines: int = 40) -> list[float]:
     return late
 
 
-def _end(made: list[Attempt]) -> None:
+def _end(made: list[ProgramRun]) -> None:
     for attempt in made:
         attempt.cancel(0.0)
     for attempt in made:

@@ -1,4 +1,4 @@
-"""The duty roster for agents: decides when work happens, runs it durably, and can say why."""
+"""A self-hosted scheduler and durable queue for scripts and agents."""
 
 from __future__ import annotations
 

@@ -1,26 +1,27 @@
 """Every error raised on purpose, grouped by who must act.
 
 RotaError
-|- Refused             the caller must change something
-|  |- Invalid           a value is wrong: names the field, the value and what to do
-|  |- NotFound          there is no such thing
-|  |- Conflict          it exists already, and differs
-|  |  `- OverLimit       a space has as many of these as it may
-|  |- IllegalMove       the run's state does not allow it
-|  |- NotPermitted      this caller may not do it
-|  |- Fenced            the attempt that asks is over
-|  |- SqlRefused        a query asks for what is not to be had, or is wrong
+|- Refused             the caller must change the request
+|  |- Invalid           a value is invalid: names the field, the value and a correction
+|  |- NotFound          it does not exist
+|  |- Conflict          it exists and differs
+|  |  |- OverLimit       a quota of the space is reached
+|  |  `- InDoubt         an earlier request under the same key has no known outcome
+|  |- IllegalMove       the state of the run does not allow it
+|  |- NotPermitted      the caller lacks a permission
+|  |- Fenced            the attempt that sent the request is over
+|  |- SqlRefused        a query is invalid or not allowed
 |  |- SqlTimeout        a query took too long
-|  |- SqlFailed         a query went wrong underway
-|  `- Unknown           nobody knows who this caller is
-|- Unavailable         the caller may try again later
-|  |- Busy              another process holds what is needed
-|  |  `- Stale          what was decided about has changed meanwhile
-|  |- Exhausted         this machine has run out of room, memory or files
-|  `- SchemaMismatch    the database and this version do not fit
-|- LeaseLost           stop work at once; somebody else owns the run
-|- RunCancelled        raised inside a run that somebody cancelled
-`- Rehearsed           it would have been done; nothing was changed
+|  |- SqlFailed         a query failed
+|  `- Unknown           the caller is not authenticated
+|- Unavailable         the caller may repeat the request later
+|  |- Busy              another process holds a lock
+|  |  `- Stale          the data have changed since they were read
+|  |- Exhausted         this machine has no disk space, memory or files left
+|  `- SchemaMismatch    the database schema does not match this version
+|- LeaseLost           stop work at once; another worker owns the run
+|- RunCancelled        raised inside a cancelled run
+`- DryRunRolledBack    a dry run succeeded; nothing was changed
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LONGEST_SHOWN_VALUE = 80
 
 
 def shown(value: object) -> str:
-    """Return a value as it may stand in a sentence: quoted, printable and short."""
+    """Return a value for an error message: quoted, printable and short."""
     text = value if isinstance(value, str) else _words_of(value)
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:200])
     if len(text) > LONGEST_SHOWN_VALUE:
@@ -52,13 +53,13 @@ class RotaError(Exception):
 
 
 class Refused(RotaError):
-    """The request cannot be honoured as it stands."""
+    """The request is invalid in this form."""
 
     code = "refused"
 
 
 class Invalid(Refused):
-    """A value is wrong; the sentence names the field, the value and what to do."""
+    """A value is invalid; the message names the field, the value and a correction."""
 
     code = "invalid"
 
@@ -70,7 +71,7 @@ class Invalid(Refused):
 
 
 class NotFound(Refused):
-    """There is no such thing, or not for this caller."""
+    """It does not exist, or is not visible to this caller."""
 
     code = "not_found"
 
@@ -81,19 +82,19 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The same name or key stands for something else already."""
+    """The name or key is already used for something else."""
 
     code = "conflict"
 
 
 class OverLimit(Conflict):
-    """The space has as many of these as it may."""
+    """A quota of the space is reached."""
 
     code = "over_limit"
 
 
 class IllegalMove(Refused):
-    """A run was asked to do something its state does not allow."""
+    """The state of the run does not allow this operation."""
 
     code = "illegal_move"
 
@@ -104,19 +105,19 @@ class IllegalMove(Refused):
 
 
 class NotPermitted(Refused):
-    """This caller may not do that."""
+    """The caller lacks a permission."""
 
     code = "not_permitted"
 
 
 class InDoubt(Conflict):
-    """A request under this key was begun, and its answer is not known: look, then ask anew."""
+    """An earlier request under this key has no known outcome; check before you send it again."""
 
     code = "in_doubt"
 
 
 class Fenced(Refused):
-    """The attempt on whose behalf this was asked is over, so nothing was done."""
+    """The attempt that sent the request is over, so nothing was done."""
 
     code = "fenced"
 
@@ -125,102 +126,102 @@ class Fenced(Refused):
 
 
 class Unknown(Refused):
-    """Nobody knows who this caller is."""
+    """The caller is not authenticated."""
 
     code = "unauthorized"
 
 
 class SqlRefused(Refused):
-    """A query asks for something that is not to be had, or is no query."""
+    """A query is invalid or uses something that is not allowed."""
 
     code = "sql_refused"
 
 
 class SqlTimeout(Refused):
-    """A query took longer than it may."""
+    """A query exceeded its time limit."""
 
     code = "sql_timeout"
 
 
 class SqlFailed(Refused):
-    """A query went wrong while it was answered; the sentence says nothing of what it read."""
+    """A query failed during execution; the message contains no data that it read."""
 
     code = "sql_failed"
 
 
 class Unavailable(RotaError):
-    """It cannot be done now; the same request may succeed later."""
+    """A resource is not available now; the same request may succeed later."""
 
     code = "unavailable"
 
 
 class Busy(Unavailable):
-    """Another process holds what is needed."""
+    """Another process holds a lock."""
 
     code = "busy"
 
 
 class Stale(Busy):
-    """What was decided about has changed meanwhile, so nothing was done."""
+    """The data have changed since they were read, so nothing was done."""
 
     code = "stale"
 
 
 class Exhausted(Unavailable):
-    """This machine has run out of something that a program needs to begin."""
+    """This machine lacks a resource that a program needs to start."""
 
     code = "exhausted"
 
 
 class SchemaMismatch(Unavailable):
-    """The database's schema does not fit this version of Rota."""
+    """The schema of the database does not match this version of Rota."""
 
     code = "schema_mismatch"
 
 
 class LeaseLost(RotaError):
-    """The run belongs to somebody else now; whatever this attempt found is not recorded."""
+    """Another worker owns the run now; nothing of this attempt is recorded."""
 
     code = "lease_lost"
 
 
 class RunCancelled(RotaError):
-    """Somebody cancelled the run this code works for."""
+    """The run that this code works for was cancelled."""
 
     code = "run_cancelled"
 
 
 class DryRunRolledBack(RotaError):
-    """A change went well and was taken back, because it was only to be tried."""
+    """A dry run succeeded and was rolled back."""
 
     code = "rehearsed"
 
 
 ADVICE: Mapping[str, str] = {
-    "string_too_short": "write something",
-    "too_short": "give it something",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
     "string_too_long": "use at most {max_length} characters",
     "greater_than_equal": "give a number of at least {ge}",
     "greater_than": "give a number above {gt}",
     "less_than_equal": "give a number of at most {le}",
     "less_than": "give a number below {lt}",
     "int_parsing": "give a whole number",
-    "int_parsing_size": "give a whole number that is not as long",
+    "int_parsing_size": "give a whole number with fewer digits",
     "int_from_float": "give a whole number",
     "int_type": "give a whole number",
     "float_parsing": "give a number",
     "float_type": "give a number",
     "bool_parsing": "write true or false",
     "bool_type": "write true or false",
-    "string_type": "write a text",
+    "string_type": "give a text",
     "enum": "choose one of {expected}",
     "literal_error": "choose one of {expected}",
 }
-"""By the type of what is wrong, as who looks at shapes calls it."""
+"""Corrections by pydantic's type of a validation error."""
 
 
 def advice_on(error: Mapping[str, Any]) -> str:
-    """Return what to do about one thing that is wrong with a shape."""
+    """Return the correction for one of pydantic's validation errors."""
     known = ADVICE.get(error["type"])
     if known is not None:
         return known.format(**(error.get("ctx") or {}))

@@ -1,7 +1,7 @@
-"""Fault points: named places where a test may kill, stop or fail this process.
+"""Fault points: named places where a test can kill, stop or fail this process.
 
-`ROTA_FAULT=name:hit:action` arms one of them: when the process gets there for the hit-th time, the
-action happens. Unarmed, a point is one look at an empty list.
+`ROTA_FAULT=name:hit:action` arms one of them: the action happens when the process reaches the point
+for the hit-th time. An unarmed point costs one check of an empty list.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ EXIT_CODE: Final = 70
 
 STAGES: Final = MappingProxyType(
     {
-        "begin": "its transaction has not begun",
+        "begin": "the transaction has not begun",
         "statement": "one of its statements is about to be sent; hit 3 is the third statement",
-        "commit": "everything is sent but the commit",
-        "committed": "it is committed and nobody has been told",
-        "answered": "its caller is about to go on",
+        "commit": "all statements are sent, the commit is not",
+        "committed": "the transaction is committed, its caller has no answer",
+        "answered": "the caller is about to continue",
     }
 )
-"""Where an operation that writes can be hurt: each has a point `operation.stage`."""
+"""Stages of a writing operation: each operation has a point `operation.stage`."""
 
 OPERATIONS: Final = (
     "add_space",
@@ -101,49 +101,49 @@ OPERATIONS: Final = (
     "claim_deliveries",
     "record_delivery",
 )
-"""Every operation of a store that writes."""
+"""Every writing operation of a store."""
 
 PLACES: Final = MappingProxyType(
     {
-        "migrate.begin": "a step of the schema is about to be applied",
-        "migrate.applied": "the step is applied, its number not yet written",
-        "migrate.commit": "the step's number is written and nothing committed",
+        "migrate.begin": "a schema step is about to be applied",
+        "migrate.applied": "the step is applied, its number is not written",
+        "migrate.commit": "the step's number is written, nothing is committed",
         "migrate.committed": "the step is committed, the next one has not begun",
         "snapshot.begin": "SQLite: the copy before an upgrade is empty",
-        "snapshot.copied": "SQLite: the copy is made and not yet checked",
-        "lock.taken": "SQLite: this process has become the one that works on the file",
-        "plan.advanced": "the cursors of schedules have moved, their runs are not yet there",
-        "settle.outbox": "runs are moved on, their messages not yet in the outbox",
-        "settle.successors": "messages are in the outbox, successors not yet in the queue",
-        "settle.deferred": "what a success had deferred is done, and not yet crossed off",
-        "approve.done": "what a person approved is done, what came of it not yet written",
-        "attempt.begin": "a run is claimed, its work not begun",
+        "snapshot.copied": "SQLite: the copy is made and not verified",
+        "lock.taken": "SQLite: this process has the lock of the file",
+        "plan.advanced": "the cursors of schedules have moved, their runs do not exist yet",
+        "settle.outbox": "states of runs are written, their messages are not in the outbox",
+        "settle.successors": "messages are in the outbox, successors are not in the queue",
+        "settle.deferred": "deferred operations of a success are applied, their rows not deleted",
+        "approve.done": "an approved action is executed, its outcome is not written",
+        "attempt.begin": "a run is claimed, its work has not started",
         "attempt.end": "the work has ended, nothing is settled",
-        "kept.promised": "the store believes in a home's keepers, they have not been told",
-        "kept.written": "an attempt is written down, its keeper not started",
-        "kept.started": "its keeper is started, nothing heard",
-        "kept.heard": "it has ended and all of it is heard, nothing reported",
-        "mailbox.read": "a command is read from a mailbox, nothing done",
-        "mailbox.served": "the command is carried out, nobody has been answered",
-        "mailbox.answered": "the reply is written, the command still lies in the mailbox",
-        "mailbox.drained": "the program has ended and its mailbox is empty, nothing reported",
-        "kept.adopted": "attempts of an earlier process are ours, nobody hears them yet",
-        "check.begin": "a program has ended well, none of its task's checks is looked at",
-        "check.looked": "one of its checks is looked at",
-        "check.end": "all of its checks are looked at, nothing reported",
-        "delivery.send": "a delivery is taken, nothing sent",
-        "delivery.sent": "the channel has taken the message, nothing recorded",
-        "crew.ready": "everything left behind is given back, the loops have not begun",
-        "drain.begin": "the process was told to stop",
-        "drain.end": "everything that ran has ended, the worker is still registered",
+        "kept.promised": "the lease of a keeper home is renewed in the store, not for its keepers",
+        "kept.written": "an attempt is recorded, its keeper is not started",
+        "kept.started": "the keeper is started, no output is read",
+        "kept.heard": "the program has ended and all output is read, nothing is reported",
+        "mailbox.read": "a command is read from a mailbox and not executed",
+        "mailbox.served": "the command is executed, the reply is not written",
+        "mailbox.answered": "the reply is written, the command is still in the mailbox",
+        "mailbox.drained": "the program has ended and its mailbox is empty, nothing is reported",
+        "kept.adopted": "attempts of an earlier process are adopted, their output is not read",
+        "check.begin": "a program has succeeded, none of its checks is evaluated",
+        "check.looked": "one of the checks is evaluated",
+        "check.end": "all checks are evaluated, nothing is reported",
+        "delivery.send": "a delivery is claimed, nothing is sent",
+        "delivery.sent": "the channel has accepted the message, nothing is recorded",
+        "crew.ready": "abandoned runs are returned to the queue, the loops have not started",
+        "drain.begin": "the process received a request to stop",
+        "drain.end": "all runs have ended, the worker is still registered",
     }
 )
-"""Single points, each in one line of the code."""
+"""Points that each occur in one line of the code."""
 
 POINTS: Final = MappingProxyType(
     {f"{name}.{stage}": STAGES[stage] for name in OPERATIONS for stage in STAGES} | dict(PLACES)
 )
-"""Every point and what is true there."""
+"""Every point with the state in which the process reaches it."""
 
 
 def _kill() -> None:
@@ -151,7 +151,7 @@ def _kill() -> None:
 
 
 def _stop() -> None:
-    # To this thread: another one would take it later, and this one would go on meanwhile.
+    # Send it to this thread: another one would handle it later, while this one continues.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
@@ -160,7 +160,7 @@ def _sleep() -> None:
 
 
 def _raise() -> None:
-    message = "the database cannot be used: a fault point says so"
+    message = "the database is not available (raised by a fault point)"
     raise Unavailable(message)
 
 
@@ -175,7 +175,7 @@ ACTIONS: Final[MappingProxyType[str, Callable[[], None]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens where, and at which time the process gets there."""
+    """An action at the hit-th visit of a point."""
 
     point: str
     hit: int
@@ -186,7 +186,7 @@ class Fault:
         return f"{self.point}:{self.hit}:{self.action}"
 
     def meet(self, point: str) -> None:
-        """Act if this is the point and the time has come."""
+        """Perform the action if this is the hit-th visit of the point."""
         if point == self.point and next(self._hits) == self.hit:
             ACTIONS[self.action]()
 
@@ -195,11 +195,11 @@ _armed: Final[list[Fault]] = []
 
 
 def parse_fault(text: str) -> Fault:
-    """Return the fault that `name:hit:action` describes."""
+    """Parse `name:hit:action`."""
     point, _, rest = text.partition(":")
     hit, _, action = rest.partition(":")
     if point not in POINTS:
-        raise Invalid("fault", text, "no such point; docs/reference/fault-points.md lists them")
+        raise Invalid("fault", text, "unknown fault point; see docs/reference/fault-points.md")
     if not (hit.isascii() and hit.isdecimal() and int(hit) > 0 and action in ACTIONS):
         advice = f"write name:hit:action, a hit from 1 and one of {', '.join(ACTIONS)}"
         raise Invalid("fault", text, advice)
@@ -207,16 +207,16 @@ def parse_fault(text: str) -> Fault:
 
 
 def arm(text: str) -> None:
-    """Arm the fault that a text describes instead of any other; an empty one arms none."""
+    """Arm one fault and disarm all others; an empty text arms none."""
     _armed[:] = [parse_fault(text)] if text else []
 
 
 def armed() -> bool:
-    """Return whether anything can happen at all."""
+    """Return whether a fault is armed."""
     return bool(_armed)
 
 
 def reach(point: str) -> None:
-    """Say that the process has come to a point."""
+    """Perform the armed action if it is due at this point."""
     if _armed:
         _armed[0].meet(point)

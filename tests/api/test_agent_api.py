@@ -11,9 +11,9 @@ from rota.store.audit import list_audit_entries
 from rota.store.plans import promote_delayed
 from rota.store.tasks import list_state
 from tests.api.attempts import begin, hold
+from tests.conftest import KINDS
 from tests.tools.store_bench import failed
 
-KINDS = ["memory", "sqlite", "postgres"]
 EVERY_HOUR = {"every": "1h"}
 
 

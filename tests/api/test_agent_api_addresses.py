@@ -9,6 +9,7 @@ import tempfile
 from contextlib import asynccontextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,10 +64,8 @@ async def answer(scope, receive, send):
 
 @asynccontextmanager
 async def desk(home, place=None, url="http://127.0.0.1:9"):
-    class Store:
-        incarnation = "db"
-
-    passes = LocalAttemptTokens(home, Store())
+    store = SimpleNamespace(database=SimpleNamespace(incarnation="db"))
+    passes = LocalAttemptTokens(home, store)
     async with open_agent_api(home, answer, place or ListenAddress(), url, passes):
         yield passes
 

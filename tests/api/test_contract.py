@@ -13,7 +13,7 @@ from rota.commands.catalogue import every_command
 from rota.model.tasks import NewTask, TaskKind
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.tasks import find_space, put_task
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.api.conftest import Door
 
 EXAMPLES = 10

@@ -31,8 +31,10 @@ def test_hands_are_shaken_and_tools_are_listed_and_called(door, job):
     told = job.rpc("initialize", HELLO)
     assert told.json["result"]["protocolVersion"] == "2025-11-25"
     assert told.json["result"]["serverInfo"]["name"] == "rota"
-    assert "the run you are part of" in told.json["result"]["instructions"]
-    assert "before you schedule what nobody asked for" in told.json["result"]["instructions"]
+    assert "act for your run" in told.json["result"]["instructions"]
+    assert (
+        "before you schedule something that nobody asked for" in told.json["result"]["instructions"]
+    )
     session = told.headers["mcp-session-id"]
     notice = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     done = job.client.post("/mcp", notice, Mcp_Session_Id=session)
@@ -169,7 +171,7 @@ def test_a_key_comes_in_with_what_it_may_do(door):
     reader = door.client("ann", scopes={KeyScope.READ})
     listed = reader.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).json
     hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}
-    assert "the key you came with" in reader.post("/mcp", hello).json["result"]["instructions"]
+    assert "the space of your key" in reader.post("/mcp", hello).json["result"]["instructions"]
     names = {tool["name"] for tool in listed["result"]["tools"]}
     assert "list_tasks" in names
     assert not {"schedule_task", "ask_user", "send_message"} & names

@@ -195,7 +195,10 @@ def test_long_bodies_find_room_for_two_and_one_caller_has_one_of_them(door, pars
 def test_the_command_line_tells_why_a_long_request_was_turned_away(door, parser):
     long = {"text": "", "files": [file_of(bytes(MAX_FILES_BYTES))]}
     with closing(HttpClient(f"http://127.0.0.1:{door.port}", door.ann.token)) as daemon:
-        with begun(door, door.ann), pytest.raises(DaemonRefused, match="your space sends") as told:
+        with (
+            begun(door, door.ann),
+            pytest.raises(DaemonRefused, match="requests of your space") as told,
+        ):
             daemon.call("POST", PATH, long)
         assert told.value.code == "too_many_bodies"
         let_go(door)

@@ -57,7 +57,7 @@ def test_a_failure_reaches_the_preference_and_why_tells_so(door):
     (told,) = run["deliveries"]
     assert (told["kind"], told["channel"], told["target"]) == ("notice", "log", "ops")
     notes = door.main.get(f"/v1/runs/{attempt.held.run_id}/why").json["notes"]
-    assert "People are told of it in log:ops." in notes
+    assert "Notifications sent to log:ops." in notes
     assert "Below the level of log:loud: nothing is sent there." in notes
 
 

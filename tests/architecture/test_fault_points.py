@@ -91,7 +91,7 @@ def test_an_armed_point_acts_at_its_hit_and_only_then(disarmed):
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("nowhere:1:kill", "no such point"),
+        ("nowhere:1:kill", "unknown fault point"),
         ("attempt.begin:0:kill", "a hit from 1"),
         ("attempt.begin:x:kill", "a hit from 1"),
         ("attempt.begin:1:explode", "one of kill, stop, sleep, raise, exit"),

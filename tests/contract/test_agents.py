@@ -16,7 +16,7 @@ def agent(request):
 
 
 @pytest.fixture
-def wish(agent):
+def spec(agent):
     program = ("prog",) if agent.abilities.program else ()
     return AgentSpec(instructions="say hello", program=program)
 

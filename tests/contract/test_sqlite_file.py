@@ -17,7 +17,7 @@ from rota.store.plans import list_due_schedules
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase
 from rota.store.views import list_events, list_runs, list_spaces, view_queue
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import Bench
 
 

@@ -121,7 +121,7 @@ class Busy:
 
     async def delivered(self):
         faults = [ChannelRefused("later"), TimeoutError(), ChannelRefused("no", final=True)]
-        channel = RecordingChannel(faults=faults)
+        channel = RecordingChannel(errors=faults)
         await deliver(self.store, {"test": channel}, "w1", CHANCE)
         self.clock.advance(minutes=1)
         await deliver(self.store, {"test": channel}, "w1", CHANCE)

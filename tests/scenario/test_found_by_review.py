@@ -15,8 +15,7 @@ from rota.rules.permissions import LOCAL
 from rota.store.claims import claim_runs, set_limits
 from rota.store.settlement import request_cancel
 from rota.store.views import list_deliveries, list_run_events, list_runs
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import FixedChance
+from rota.testing.fakes import FixedChance, VirtualClock
 
 EVERYTHING = RunFilter(limit=100)
 

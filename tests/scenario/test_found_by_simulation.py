@@ -33,7 +33,7 @@ from rota.store.workers import (
     register_worker,
     renew_worker,
 )
-from rota.testing.fakes import PuppetRunner, RecordingChannel
+from rota.testing.fakes import RecordingChannel, ScriptedRunner
 from tests.tools.interception import intercept
 from tests.tools.store_bench import MINUTE, Bench
 
@@ -91,7 +91,7 @@ class Stubborn:
 
 async def test_a_run_that_cannot_be_marked_stuck_does_not_end_the_crew(flaky, chance):
     work = Stubborn()
-    crew = crew_on(flaky, PuppetRunner(["python:job"], work), chance)
+    crew = crew_on(flaky, ScriptedRunner(["python:job"], work), chance)
     (run_id,) = await flaky.queue(await flaky.task(timeout=timedelta(milliseconds=10)))
     flaky.store.failing[mark_stuck] = 1
     await crew.start()
@@ -109,9 +109,9 @@ async def test_a_run_that_cannot_be_marked_stuck_does_not_end_the_crew(flaky, ch
 async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(
     flaky, chance, monkeypatch
 ):
-    monkeypatch.setattr("rota.runtime.worker.BEHIND", 0.01)
+    monkeypatch.setattr("rota.runtime.worker.PREVIOUS_ATTEMPT_WAIT", 0.01)
     work = Stubborn()
-    crew = crew_on(flaky, PuppetRunner(["python:job"], work), chance)
+    crew = crew_on(flaky, ScriptedRunner(["python:job"], work), chance)
     (run_id,) = await flaky.queue(await flaky.task())
     await crew.start()
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
@@ -142,7 +142,7 @@ async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(
 
 
 async def test_a_fenced_worker_claims_nothing_before_it_is_known_again(flaky, chance):
-    crew = crew_on(flaky, PuppetRunner(["python:job"]), chance)
+    crew = crew_on(flaky, ScriptedRunner(["python:job"]), chance)
     await crew.start()
     flaky.store.failing[register_worker] = 1
     flaky.clock.advance(MINUTE)
@@ -166,7 +166,7 @@ async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, cha
         with pytest.raises(Unavailable):
             await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
     await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
-    assert len(channel.tried) == 1
+    assert len(channel.attempts) == 1
     (delivery,) = await flaky.store.read(list_deliveries, None, 10)
     assert delivery.state is DeliveryState.SENT
 
@@ -231,7 +231,7 @@ async def test_a_plan_that_is_overtaken_by_a_planner_is_made_again(desk):
 
 
 async def test_a_claim_that_is_under_way_is_drained_too(desk, chance):
-    crew = crew_on(desk, PuppetRunner(["python:job"]), chance)
+    crew = crew_on(desk, ScriptedRunner(["python:job"]), chance)
     (run_id,) = await desk.queue(await desk.task())
     await crew.start()
     answer = asyncio.Event()

@@ -13,8 +13,7 @@ from rota.model.runs import RunState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Retry
 from rota.store.views import list_attempts, list_questions, view_queue
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import RecordingChannel
+from rota.testing.fakes import RecordingChannel, VirtualClock
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -251,10 +250,10 @@ async def test_messages_go_out_after_success_only(make):
     async with rota:
         await rota.enqueue("job")
         await rota.work(until_idle=True)
-        assert channel.taken == []
+        assert channel.sent == []
         rota._clock.advance(seconds=2)
         await rota.work(until_idle=True)
-        assert [d.body for d in channel.taken] == ["try 2"]
+        assert [d.body for d in channel.sent] == ["try 2"]
 
 
 async def test_a_schedule_fires_and_is_declared_once(make, clock):

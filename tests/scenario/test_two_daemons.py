@@ -17,7 +17,7 @@ from rota.store.claims import set_limits
 from rota.store.plans import next_due
 from rota.store.tasks import put_schedule
 from rota.store.views import count_runs, list_slot_runs
-from rota.testing.fakes import PuppetRunner
+from rota.testing.fakes import ScriptedRunner
 from rota.timing import rule_builders
 from tests.tools.store_bench import FAR, Bench
 
@@ -48,7 +48,7 @@ def crew_of(store, clock, chance, name, routes, act):
     settings = SupervisorSettings(
         worker_id=name, home="test", host="here", pid=1, slots=50, drain=timedelta(seconds=5)
     )
-    return Supervisor(store, [PuppetRunner(routes, act)], {}, settings, clock, chance)
+    return Supervisor(store, [ScriptedRunner(routes, act)], {}, settings, clock, chance)
 
 
 async def run_both(crews, reached):

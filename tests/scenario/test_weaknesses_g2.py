@@ -163,8 +163,7 @@ async def test_g2_w12_the_slot_and_its_cursor_move_in_one_step(desk):
         assert await desk.store.read(next_due) == before
 
     plans = [plan_schedule(due, desk.store.now())]
-    now = desk.store.now()
-    cuts = await cut_at_every_query(desk.store, apply_plans, plans, now, check=nothing_happened)
+    cuts = await cut_at_every_query(desk.store, apply_plans, plans, check=nothing_happened)
     assert cuts >= 3
     assert len(await desk.slots(task)) == 1
     assert await desk.store.read(next_due) == before + 60_000_000

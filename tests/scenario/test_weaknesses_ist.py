@@ -87,7 +87,7 @@ async def test_ist_w04_a_worker_that_lost_its_run_delivers_nothing(desk, chance)
     assert await desk.end(new, Succeeded(result='"new"'))
     channel = RecordingChannel()
     assert await deliver(desk.store, {"test": channel}, "w2", chance) == 1
-    assert [d.body for d in channel.taken] == ["new"]
+    assert [d.body for d in channel.sent] == ["new"]
 
 
 async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):
@@ -107,9 +107,7 @@ async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):
         assert await desk.store.read(list_deliveries, None, 10) == []
 
     store = desk.store
-    cuts = await cut_at_every_query(
-        store, write_settlements, [settlement], now, check=nothing_happened
-    )
+    cuts = await cut_at_every_query(store, write_settlements, [settlement], check=nothing_happened)
     assert cuts >= 4
     assert (await desk.run(lease.run_id)).state is RunState.SUCCEEDED
     assert len(await desk.store.read(list_deliveries, lease.run_id, 10)) == 1
@@ -120,7 +118,7 @@ async def test_ist_w05_a_failed_delivery_leaves_the_run_succeeded(desk, chance):
     await desk.queue(await desk.task(deliver_to="test:ann"))
     lease = await desk.claim_one()
     await desk.end(lease, Succeeded(result='"done"'))
-    channel = RecordingChannel(faults=[TimeoutError("no answer")])
+    channel = RecordingChannel(errors=[TimeoutError("no answer")])
     await deliver(desk.store, {"test": channel}, "w1", chance)
     assert await desk.state(lease.run_id) is RunState.SUCCEEDED
     (delivery,) = await desk.store.read(list_deliveries, lease.run_id, 10)
@@ -227,10 +225,10 @@ async def test_ist_w25_runs_of_the_last_process_return_at_the_next_start(
     await first.queue(await first.task(), 3)
     await first.worker("old")
     old = await first.claim(worker="old")
-    await first.store.close()
+    await first.store.database.close()
     second = Bench(await opened_file(path), clock)
     second.routes = first.routes
-    assert await second.store.take_roles()
+    assert await second.store.database.take_roles()
     await second.worker("new")
     await second.store.write(fence_other_workers, "new")
     assert await rescue(second.store, chance, fence=False) == 3

@@ -107,7 +107,7 @@ async def test_jagc_w04_a_restart_runs_again_only_what_was_running(
     await first.worker("old")
     await first.claim(worker="old")
     waiting = (await first.queue(safe))[0]
-    await first.store.close()
+    await first.store.database.close()
 
     second = Bench(await opened_file(path), clock)
     await second.worker("new")

@@ -251,9 +251,7 @@ async def test_zub_21_a_crash_while_planning_leaves_nothing_or_all_of_it(desk):
     plans = [plan_schedule(due, now)]
     assert plans[0].cancel_running
     assert plans[0].ledger
-    assert (
-        await cut_at_every_query(desk.store, apply_plans, plans, now, check=nothing_happened) >= 6
-    )
+    assert await cut_at_every_query(desk.store, apply_plans, plans, check=nothing_happened) >= 6
     assert len(await desk.slots(task)) > 1
     assert await desk.ledger(task) == [("coalesced", 2), ("coalesced", 1)]
 

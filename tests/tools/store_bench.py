@@ -36,7 +36,7 @@ from rota.store.views import (
     list_slot_runs,
 )
 from rota.store.workers import get_open_runs, register_worker
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from rota.timing import rule_builders
 from rota.timing.timetable import timetable
 

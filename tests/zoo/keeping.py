@@ -26,7 +26,7 @@ BOTH = """\
 @bug(
     "output-before-its-offset",
     "GEN-W11, G2-W15",
-    "What a program wrote is recorded in one transaction and how far it was read in another",
+    "Output of a program is recorded in one transaction and its offset in another",
 )
 def offset_apart() -> Iterator[None]:
     with queries(move_kept=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")):
@@ -36,7 +36,7 @@ def offset_apart() -> Iterator[None]:
 @bug(
     "adopted-from-the-living",
     "IST-W02, dbos#716",
-    "A restarted process takes over a run whoever holds it, without fencing them first",
+    "A restarted process takes over a run without fencing its worker first",
 )
 def adopt_without_fencing() -> Iterator[None]:
     with queries(
@@ -49,7 +49,7 @@ def adopt_without_fencing() -> Iterator[None]:
 @bug(
     "adopted-by-two-looks",
     "Rota, found by 5,000 fresh seeds",
-    "Two looks for what is to be carried on overlap, and the second begins a run that is over",
+    "Two searches for attempts to continue overlap, and the second starts a finished run",
     rare=True,
 )
 def adopted_twice() -> Iterator[None]:
@@ -88,7 +88,7 @@ def adopted_twice() -> Iterator[None]:
 @bug(
     "lost-while-its-keeper-lives",
     "G2-W01, IST-W02",
-    "A run is lost as soon as its worker is, although its program goes on under its keeper",
+    "A run is lost with its worker although its program continues under its keeper",
 )
 def lost_too_soon() -> Iterator[None]:
     with queries(lost_runs=("h.until > :now", "h.until < 0 * :now")):
@@ -98,7 +98,7 @@ def lost_too_soon() -> Iterator[None]:
 @bug(
     "promise-longer-than-believed",
     "Rota, before it was simulated",
-    "A promise to keepers counts from after the store was told, however long that took",
+    "The lease of keepers counts from after the write to the store, however long that took",
 )
 def promise_too_long() -> Iterator[None]:
     promise = SimYard.extend_lease
@@ -116,7 +116,7 @@ def promise_too_long() -> Iterator[None]:
 @bug(
     "settled-before-proven-dead",
     "ZUB-W07, GEN-W15",
-    "A stopped run is settled when its program was asked to end, not when it has",
+    "A stopped run is settled when its program is asked to end and not when it has ended",
 )
 def settled_before_dead() -> Iterator[None]:
     stop = AttemptRunner._stop
@@ -132,7 +132,7 @@ def settled_before_dead() -> Iterator[None]:
 @bug(
     "handed-back-while-it-lives",
     "Rota, before it was simulated",
-    "A program that goes on is given back to the queue when its daemon is told to stop",
+    "A running program is returned to the queue when its daemon stops",
 )
 def handed_back() -> Iterator[None]:
     with replaced(Worker, "_handed_on", lambda *_: False):
@@ -142,7 +142,7 @@ def handed_back() -> Iterator[None]:
 @bug(
     "nonce-used-again",
     "Rota, by thought",
-    "Keepers are known by their run alone, and a later one passes for an earlier one",
+    "Keepers are identified by run alone, and a later one is taken for an earlier one",
 )
 def nonce_again() -> Iterator[None]:
     def named(**facts):
@@ -155,7 +155,7 @@ def nonce_again() -> Iterator[None]:
 @bug(
     "ending-read-twice",
     "river#1302, G2-W14",
-    "Who adopts an attempt hears it from its beginning and records everything again",
+    "A process that adopts an attempt reads it from the start and records everything again",
 )
 def heard_again() -> Iterator[None]:
     caught_up = OutputFollower._caught_up
@@ -178,7 +178,7 @@ def heard_again() -> Iterator[None]:
 @bug(
     "stale-look-at-the-lost",
     "Rota, before it was simulated",
-    "A caretaker settles a run as lost that was found lost before somebody adopted it",
+    "Maintenance settles a run as lost that was adopted since it was found lost",
     rare=True,
 )
 def stale_look() -> Iterator[None]:

@@ -22,7 +22,7 @@ from tests.zoo.planting import bug, queries, replaced, schema, several
 @bug(
     "claim-without-lease",
     "G2-W01, ZUB-W04",
-    "A crash leaves a run running for ever: nobody looks for runs whose worker is gone",
+    "A crash leaves a run running for ever: nothing looks for runs whose worker is gone",
 )
 def no_recovery() -> Iterator[None]:
     with queries(
@@ -34,7 +34,7 @@ def no_recovery() -> Iterator[None]:
 @bug(
     "recovery-at-start-only",
     "dbos#716",
-    "What others left behind is given back when a process starts, and never again",
+    "Abandoned runs are returned to the queue when a process starts, and never again",
 )
 def recovery_at_start_only() -> Iterator[None]:
     started: WeakSet[object] = WeakSet()
@@ -53,7 +53,7 @@ def recovery_at_start_only() -> Iterator[None]:
 @bug(
     "lease-is-a-fixed-timeout",
     "celery#2599, celery#7009, IST-W02",
-    "A run that takes longer than a fixed time is given to somebody else while it runs",
+    "A run that takes longer than a fixed time is given to another worker while it runs",
 )
 def fixed_timeout() -> Iterator[None]:
     long_ago = "or started_at < (select max(seen_at) from workers) - 4000000"
@@ -65,7 +65,7 @@ def fixed_timeout() -> Iterator[None]:
 @bug(
     "lease-judged-after-a-leap",
     "Rota, found by 3,000 fresh seeds",
-    "The database's clock leaps forward, every lease looks over, and others begin the same work",
+    "The database's clock jumps forward, every lease looks expired, and others start the same work",
 )
 def judged_after_a_leap() -> Iterator[None]:
     with replaced(LeaseClock, "watched", lambda *_: ALWAYS):
@@ -81,7 +81,7 @@ def lease_not_renewed() -> Iterator[None]:
 @bug(
     "worker-named-by-host",
     "oban-py#32, dbos#804, IST-W25",
-    "Workers are known by their host's name, and two of them pass for one",
+    "Workers are identified by host name, and two of them count as one",
 )
 def worker_named_by_host() -> Iterator[None]:
     made = supervisor.SupervisorSettings
@@ -99,7 +99,7 @@ def worker_named_by_host() -> Iterator[None]:
 @bug(
     "fenced-worker-claims",
     "Rota, before it was simulated",
-    "A worker that was fenced claims runs before it has heard of it",
+    "A fenced worker claims runs before it knows that it is fenced",
     rare=True,
 )
 def fenced_worker_claims() -> Iterator[None]:
@@ -110,7 +110,7 @@ def fenced_worker_claims() -> Iterator[None]:
 @bug(
     "select-then-update",
     "ZUB-W06, steady-queue PR 54",
-    "Runs are chosen in one transaction and taken in the next, whoever took them meanwhile",
+    "Runs are selected in one transaction and claimed in the next without a check",
 )
 def select_then_update() -> Iterator[None]:
     async def chosen(tx, routes):
@@ -150,7 +150,7 @@ def select_then_update() -> Iterator[None]:
 @bug(
     "cap-counted-outside-the-claim",
     "G2-W02, GEN-W06",
-    "What runs is counted before the claim that relies on it",
+    "Running work is counted before the transaction of the claim that relies on it",
 )
 def cap_counted_before() -> Iterator[None]:
     before = []
@@ -195,7 +195,7 @@ def lane_not_held() -> Iterator[None]:
 @bug(
     "attempt-begun-twice",
     "ZUB-W11",
-    "A fault inside the work is taken for a fault of the call, and the work is called again",
+    "An error inside the work is taken for an error of the call, and the work is called again",
 )
 def called_again() -> Iterator[None]:
     class Stubborn:

@@ -21,7 +21,7 @@ from tests.zoo.planting import bug, queries, replaced, schema, several
 @bug(
     "slot-and-run-in-two-transactions",
     "procrastinate#1495",
-    "The slot is marked as taken first and its run queued after, and a crash loses it in between",
+    "A slot is marked as taken before its run is queued, and a crash in between loses it",
 )
 def two_transactions() -> Iterator[None]:
     async def in_two_steps(database, proceed, plans):
@@ -38,7 +38,7 @@ def two_transactions() -> Iterator[None]:
 @bug(
     "changed-rule-begins-in-the-past",
     "Rota, found by 5,000 fresh seeds",
-    "A changed rule begins when its change was asked for, though slots after that are planned",
+    "A changed rule starts at the time of the request although later slots are planned",
 )
 def begins_in_the_past() -> Iterator[None]:
     with replaced(define_schedules, "_begin", lambda _, now: now):
@@ -48,7 +48,7 @@ def begins_in_the_past() -> Iterator[None]:
 @bug(
     "once-because-of-the-leader",
     "oban#1488, open-ace PR 2862, leoflow#1199",
-    "A slot runs once because only a leader plans, and there are two of them",
+    "A slot runs once only because a leader plans, and there are two leaders",
 )
 def two_leaders() -> Iterator[None]:
     careful = store_plans.apply_plans
@@ -104,7 +104,7 @@ def next_slot_after_success() -> Iterator[None]:
         yield
 
 
-@bug("paused-still-fires", "GEN-W10, ZUB-W12", "A disabled task's slots run all the same")
+@bug("paused-still-fires", "GEN-W10, ZUB-W12", "Slots of a disabled task run")
 def paused_still_fires() -> Iterator[None]:
     with replaced(rule_plans, "_ledger_reason", lambda schedule, slot: None):
         yield
@@ -113,7 +113,7 @@ def paused_still_fires() -> Iterator[None]:
 @bug(
     "overlap-of-another-lane",
     "Rota, before it was simulated",
-    "A task with a lane of its own piles up: its overlap is looked for in another lane",
+    "Runs of a task with a custom lane pile up: overlap is checked in another lane",
     rare=True,
 )
 def overlap_of_another_lane() -> Iterator[None]:
@@ -124,7 +124,7 @@ def overlap_of_another_lane() -> Iterator[None]:
 @bug(
     "plan-older-than-the-change",
     "Rota, before it was simulated",
-    "A plan made before its task was changed or disabled is applied after it",
+    "A plan made before its task was changed or disabled is applied afterwards",
     rare=True,
 )
 def plan_older_than_the_change() -> Iterator[None]:
@@ -169,7 +169,7 @@ def skip_that_never_runs() -> Iterator[None]:
 @bug(
     "skip-without-reason",
     "IST-W21",
-    "A slot is skipped for an overlap although nothing of its task is going on",
+    "A slot is skipped for overlap although no run of its task is active",
 )
 def skip_without_reason() -> Iterator[None]:
     decide = rule_plans.decide
@@ -206,7 +206,7 @@ def catch_up_takes_the_oldest() -> Iterator[None]:
 @bug(
     "too-many-missed",
     "Kubernetes CronJob",
-    "With more than so many slots missed, none of them is started and nobody is told",
+    "With too many missed slots none of them is started and nothing is reported",
 )
 def too_many_missed() -> Iterator[None]:
     choose = rule_plans.choose
@@ -233,7 +233,7 @@ def silently_skipped() -> Iterator[None]:
 @bug(
     "ledger-row-grows-over-a-run",
     "Rota, before it was simulated",
-    "A row about slots that did not run grows over one that did",
+    "A ledger row about slots that did not run grows to include one that did",
 )
 def ledger_grows() -> Iterator[None]:
     with replaced(store_plans, "_goes_on", lambda last_at, made, entry: last_at == made.was):

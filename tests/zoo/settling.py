@@ -43,7 +43,7 @@ def forced(wanted):
 @bug(
     "sweeper-without-a-check",
     "river#1302, solid_queue#589",
-    "Whoever ends a run last wins: nobody looks whether it has ended already",
+    "The last writer of a run's end wins: nothing checks whether it has ended already",
 )
 def sweeper_without_a_check() -> Iterator[None]:
     with forced(lambda s, row: s.was is RunState.RUNNING):
@@ -53,7 +53,7 @@ def sweeper_without_a_check() -> Iterator[None]:
 @bug(
     "no-fencing",
     "IST-W04, dbos#742",
-    "The result of an attempt that was given up is taken for the result of the next one",
+    "The result of an abandoned attempt is taken for the result of the next one",
     rare=True,
 )
 def no_fencing() -> Iterator[None]:
@@ -64,7 +64,7 @@ def no_fencing() -> Iterator[None]:
 @bug(
     "answered-twice",
     "IST-W18, ZUB-W07",
-    "A question that was answered takes another answer while its run goes on",
+    "An answered question accepts another answer while its run continues",
 )
 def answered_twice() -> Iterator[None]:
     with forced(lambda s, row: s.extras.answered is not None and row[2] == RunState.QUEUED):
@@ -74,7 +74,7 @@ def answered_twice() -> Iterator[None]:
 @bug(
     "cancel-overwrites",
     "ZUB-W07, IST-W19",
-    "Cancelling writes the end of a run that somebody is still working on",
+    "Cancelling records the end of a run that a worker is still executing",
 )
 def cancel_overwrites() -> Iterator[None]:
     async def at_once(tx, run_ids, why):
@@ -107,7 +107,7 @@ def cancel_overwrites() -> Iterator[None]:
 @bug(
     "cancel-forgotten",
     "Rota, before it was simulated",
-    "A run that was cancelled while it failed is tried again",
+    "A run that was cancelled while it failed is retried",
 )
 def cancel_forgotten() -> Iterator[None]:
     with queries(lock_runs=("(cancel_at is not null) as cancelling", "0 as cancelling")):
@@ -117,7 +117,7 @@ def cancel_forgotten() -> Iterator[None]:
 @bug(
     "attempts-not-counted",
     "dbos#759",
-    "Attempts are not counted, and what always fails is tried for ever",
+    "Attempts are not counted, and work that always fails is retried for ever",
 )
 def attempts_not_counted() -> Iterator[None]:
     with queries(requeue_runs=("retries = r.retries + w.retries", "retries = r.retries")):
@@ -146,7 +146,7 @@ def after_the_commit(taken, write):
 @bug(
     "successor-after-the-commit",
     "IST-W06",
-    "What follows a run is started after its end was committed, and lost by a crash in between",
+    "Successors of a run are queued after its end is committed, and a crash in between loses them",
 )
 def successor_after_the_commit() -> Iterator[None]:
     async def start(database, rest):
@@ -159,7 +159,7 @@ def successor_after_the_commit() -> Iterator[None]:
 @bug(
     "message-after-the-commit",
     "IST-W05",
-    "The message of a run is sent after its end was committed, and lost by a crash in between",
+    "The message of a run is queued after its end is committed, and a crash in between loses it",
 )
 def message_after_the_commit() -> Iterator[None]:
     async def keep(tx, rows):
@@ -202,7 +202,7 @@ def exit_taken_for_success() -> Iterator[None]:
 @bug(
     "key-looked-up-first",
     "dbos#759, GEN-W05",
-    "Whether a key is taken is looked up before, and two callers queue the same work",
+    "A key is looked up before the transaction, and two callers queue the same work",
 )
 def key_looked_up_first() -> Iterator[None]:
     columns = "on runs (task_id, key) where key is not null"
@@ -216,7 +216,7 @@ def key_looked_up_first() -> Iterator[None]:
 @bug(
     "retention-by-age",
     "GEN-W14, IST-W27",
-    "What is old is deleted, whether it has ended or not",
+    "Old runs are deleted whether they have ended or not",
 )
 def retention_by_age() -> Iterator[None]:
     old = "created_at < (select max(at) from events) - 20000000"
@@ -237,7 +237,7 @@ def messages_leave_early() -> Iterator[None]:
 @bug(
     "timeout-is-a-failure",
     "Lobster#630",
-    "A channel that did not answer is asked again, and the message arrives again",
+    "A message is sent again to a channel that did not answer, and arrives twice",
 )
 def timeout_is_a_failure() -> Iterator[None]:
     record = deliver._Hand.record
@@ -254,7 +254,7 @@ def timeout_is_a_failure() -> Iterator[None]:
 @bug(
     "messages-taken-twice",
     "ZUB-W06, G2-W12",
-    "Two senders choose the same messages, and each takes them in a transaction of its own",
+    "Two senders select the same messages, and each claims them in its own transaction",
 )
 def messages_taken_twice() -> Iterator[None]:
     async def pick(tx, most):
@@ -297,7 +297,7 @@ def sending_for_ever() -> Iterator[None]:
 @bug(
     "loop-dies-of-an-outage",
     "dbos#139, procrastinate#1408",
-    "A background loop ends with the first fault of the database",
+    "A background loop ends with the first database error",
 )
 def loop_dies() -> Iterator[None]:
     step = Poller._one_step

@@ -1,13 +1,13 @@
-"""Requests of running programs, carried out as commands within the rights of their run.
+"""Executes requests of running programs as commands, with the rights of their run.
 
-Who asks is told by the place the words were found in, never by the words. What is asked for is a
-command of the catalogue, carried out as at every other door: permission, the record of requests,
-and answers that stay the same when a request is repeated. An attempt that is over gets nothing.
+The caller is identified by the channel of the request, never by its content. A request is a command
+of the catalogue with the same permissions, audit entries and idempotency as in every other
+interface. An attempt that is over gets nothing.
 
-A run that is tried again begins anew and asks for the same things. The n-th time that an attempt
-asks for something is the n-th time that the run does: if an earlier attempt has been given it, that
-answer is given again, and written down for this attempt, too, so that the next one counts from
-there. An attempt that goes on after an answer repeats nothing, and is not held to what came before.
+A retried run starts again and sends the same requests. The n-th equal request of an attempt counts
+as the n-th of the run: if an earlier attempt got an answer to it, the answer is repeated and
+recorded for this attempt as well. An attempt that continues after an answer to a question repeats
+nothing, so this does not apply to it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 1 << 20
 DEEPEST_REQUEST = 40
-UNEXPECTED = {"code": "unexpected", "message": "something went wrong here; see the log"}
+UNEXPECTED = {"code": "unexpected", "message": "internal error; see the log of the daemon"}
 
 
 class AgentApi:
-    """Serves whoever works inside, and whoever brings a key."""
+    """Serves attempts, and callers with a key."""
 
     def __init__(self, house: AppContext, pace: RateLimiter | None = None) -> None:
         self._house = house
@@ -61,24 +61,24 @@ class AgentApi:
         fields: Mapping[str, Any],
         request_id: str | None = None,
     ) -> dict[str, Any]:
-        """Do what an attempt asks for and return the answer; a refusal is one, too."""
+        """Execute an operation for an attempt and return the answer or the error."""
         return await self._told(self._serve_attempt(held, verb, fields, request_id), verb)
 
     async def serve_caller(
         self, caller: Caller, verb: str, fields: Mapping[str, Any], request_id: str | None = None
     ) -> dict[str, Any]:
-        """Do what a caller asks for, who is known by a key or is an attempt."""
+        """Execute an operation for a caller with a key or an attempt token."""
         if caller.attempt is not None:
             return await self.serve(caller.attempt, verb, fields, request_id)
         return await self._told(self._serve(caller, verb, fields, request_id), verb)
 
     async def caller_of(self, run_id: int, epoch: int) -> Caller | None:
-        """Return an attempt as a caller; None if it is over."""
+        """Return the caller of an attempt; None if the attempt is over."""
         held = await self._house.store.read(find_attempt_identity, run_id, epoch)
         return None if held is None else attempt_caller(held, await self._role(held.space))
 
     def offers(self, caller: Caller) -> Mapping[str, AvailableOperation]:
-        """Return the verbs that a caller can ask for."""
+        """Return the operations that a caller can use."""
         known = available_operations(attempt=caller.attempt is not None)
         return {name: one for name, one in known.items() if one.command.scope in caller.scopes}
 
@@ -98,7 +98,7 @@ class AgentApi:
         if found is None:
             raise NotFound("verb", verb, f"there are {', '.join(self.offers(caller))}")
         if request_id is not None and not is_key(request_id):
-            raise Invalid("request_id", request_id, "use 1 to 256 visible characters of ASCII")
+            raise Invalid("request_id", request_id, "use 1 to 256 visible ASCII characters")
         check_depth(fields)
         said = await self._filled(found, caller, fields)
         try:
@@ -109,7 +109,7 @@ class AgentApi:
         except ValidationError as fault:
             raise validation_error(fault) from None
         except (TypeError, ValueError):
-            raise Invalid("request", "", "send values of JSON") from None
+            raise Invalid("request", "", "use JSON values") from None
         office, command, key, told = self._office(caller), found.command, request_id, {}
         if caller.attempt is not None and command.name in MAKING:
             key = key or f"desk:{secrets.token_hex(16)}"
@@ -122,7 +122,7 @@ class AgentApi:
     async def _filled(
         self, found: AvailableOperation, caller: Caller, fields: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the fields, with what an attempt leaves out; its tasks are bounded as it is."""
+        """Add defaults of an attempt to the fields, and limit the tasks that it creates."""
         held = caller.attempt
         if held is None:
             return fields
@@ -144,7 +144,7 @@ class AgentApi:
             return {"ok": False, "error": dict(UNEXPECTED)}
 
     async def _role(self, space: str) -> SpaceRole:
-        """Return whether a space acts for everybody; that never changes."""
+        """Return the role of a space, which never changes."""
         if space not in self._roles:
             self._roles[space] = (await self._house.store.read(find_space, space)).role
         return self._roles[space]
@@ -167,21 +167,21 @@ class AgentApi:
 
 
 def check_depth(value: object) -> None:
-    """Refuse a value that is nested too deep to be read with care."""
+    """Refuse a value that is nested too deeply."""
     if is_deeper(value, DEEPEST_REQUEST):
         raise Invalid("request", "", f"nest values {DEEPEST_REQUEST} deep at most")
 
 
 MAKING = frozenset({"create_task", "run_task"})
-"""The commands that make something new each time they are asked for."""
+"""Commands that create something with each call."""
 IN_DOUBT = (
-    "an earlier attempt of this run has asked for the same, and what came of it is not known: look "
-    "before you ask again"
+    "an earlier attempt of this run sent the same request, and its outcome is not known: check "
+    "before you send it again"
 )
 
 
 async def find_earlier(store: Store, held: AttemptIdentity, digest: str) -> AuditEntry | None:
-    """Return the request of an earlier attempt that this one repeats, if it does."""
+    """Return the audit entry of the equal request of an earlier attempt, if there is one."""
     if held.epoch <= 1:
         return None
     run = await store.read(get_run, held.run_id)
@@ -197,7 +197,7 @@ async def find_earlier(store: Store, held: AttemptIdentity, digest: str) -> Audi
 
 
 def is_repeat(command: Operation, earlier: AuditEntry) -> Operation:
-    """Return a command that does nothing but give an earlier answer, and write that down."""
+    """Return a command that returns an earlier answer and records it for this attempt."""
 
     async def again(office: RequestContext, _asked: BaseModel) -> BaseModel:
         if earlier.answer is None:
@@ -212,17 +212,17 @@ BURST = 200.0
 A_SECOND = 20.0
 MOST_KNOWN = 10_000
 SLACK = 0.001
-"""Seconds that a wait is longer: what was waited for is surely there then."""
+"""Seconds added to a wait, so that the token is available afterwards."""
 
 
 class RateLimited(Busy):
-    """A program asks faster than it may."""
+    """The program exceeds its request rate."""
 
     code = "too_fast"
 
 
 class RateLimiter:
-    """Counts what callers have left; one that has rested is forgotten."""
+    """Token buckets of callers; a full bucket is forgotten."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class RateLimiter:
         self._left: dict[str, tuple[float, float]] = {}
 
     def spend(self, caller: str) -> None:
-        """Count one more; refuse it if the caller has none left."""
+        """Take one token or raise RateLimited."""
         if self._refilled(caller) < 1.0:
             raise RateLimited(
                 f"too many requests of one run: at most {self._rate:g} a second, wait"
@@ -245,14 +245,14 @@ class RateLimiter:
         self.charge(caller, 1.0)
 
     def charge(self, caller: str, cost: float) -> None:
-        """Count what is done already; what was too much is waited for afterwards."""
+        """Take tokens after the work; the next request waits if there are too few."""
         left, now = self._refilled(caller), self._monotonic()
         if len(self._left) >= MOST_KNOWN:
             self._forget(now)
         self._left[caller] = (left - cost, now)
 
     async def wait(self, caller: str) -> None:
-        """Wait until the caller has one left; it is not counted yet."""
+        """Wait until a token is available without taking it."""
         lacking = 1.0 - self._refilled(caller)
         if lacking > 0.0:
             await asyncio.sleep(lacking / self._rate + SLACK)
@@ -263,7 +263,7 @@ class RateLimiter:
         return min(self._burst, left + (now - at) * self._rate)
 
     def _forget(self, now: float) -> None:
-        """Forget who has everything left again."""
+        """Forget full buckets."""
         self._left = {
             name: (left, at)
             for name, (left, at) in self._left.items()

@@ -1,7 +1,7 @@
 """MCP over JSON-RPC: agent operations as tools, one message in and at most one out.
 
-Nothing is kept between two messages, so a daemon may start again between any two of them. Clients
-of 2025 shake hands first (`initialize`); those of 2026-07-28 say their version with every request.
+Nothing is stored between two messages, so the daemon can restart between them. Clients of the 2025
+revisions call `initialize` first; those of 2026-07-28 send their version with every request.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ HANDSHAKES = ("2025-06-18", "2025-11-25")
 MODERN = ("2026-07-28",)
 META = "io.modelcontextprotocol/"
 REQUEST_ID = "rota/request_id"
-"""Under this name in `_meta` a client may say what a repeated call is known by."""
+"""Key in `_meta` under which a client identifies a repeated call."""
 PARSE, INVALID, NO_METHOD, PARAMS = -32700, -32600, -32601, -32602
 MISMATCH, VERSION = -32020, -32022
 STATUS = {PARSE: 400, INVALID: 400, NO_METHOD: 404, PARAMS: 400, MISMATCH: 400, VERSION: 400}
-"""What a fault is over HTTP; before 2026-07-28 one of a whole request was an answer like others."""
+"""HTTP statuses of errors; before 2026-07-28 errors of a whole request had status 200."""
 OK, TAKEN = 200, 202
 INSIDE = (
-    "Rota plans and runs work for people. These tools act for the run you are part of and within "
-    "its space: schedule tasks, look at them, keep state, tell people. Ask the person (ask_user) "
-    "before you schedule what nobody asked for. Times are in the zone of the space unless you name "
-    "one."
+    "Rota schedules and runs work for people. These tools act for your run, within its space: "
+    "schedule tasks, list them, store state, send messages. Ask the person (ask_user) before you "
+    "schedule something that nobody asked for. Times are in the time zone of the space unless you "
+    "name another."
 )
 OUTSIDE = (
-    "Rota plans and runs work for people. These tools act for the space of the key you came with: "
-    "schedule tasks, run them, look at them, keep state. Ask the person before you schedule what "
-    "nobody asked for. Times are in the zone of the space unless you name one."
+    "Rota schedules and runs work for people. These tools act for the space of your key: schedule "
+    "tasks, run them, list them, store state. Ask the person before you schedule something that "
+    "nobody asked for. Times are in the time zone of the space unless you name another."
 )
 _SESSION = re.compile(r"[!-~]{1,128}")
 
 
 class McpResponse(NamedTuple):
-    """What a message is answered with; no record for what needs no answer."""
+    """The answer to a message; without a record for notifications."""
 
     status: int
     record: dict[str, Any] | None = None
@@ -51,7 +51,7 @@ class McpResponse(NamedTuple):
 
 
 class McpHeaders(NamedTuple):
-    """What a transport says of a message beside it."""
+    """Headers of the transport that accompany a message."""
 
     session: str | None = None
     version: str | None = None
@@ -60,7 +60,7 @@ class McpHeaders(NamedTuple):
 
 
 class McpError(Exception):
-    """A message that cannot be understood."""
+    """An invalid message."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class McpError(Exception):
 
 
 class McpSession:
-    """Answers the messages of one client, whoever that is."""
+    """Answers the messages of any client."""
 
     def __init__(self, desk: AgentApi) -> None:
         self._desk = desk
@@ -119,7 +119,7 @@ class McpSession:
                 return self._tools(caller, told), None
             case "tools/call":
                 return await self._call(params, caller, told, number), None
-        raise McpError(NO_METHOD, f"there is no method {method[:100]!r} here")
+        raise McpError(NO_METHOD, f"unknown method {method[:100]!r} here")
 
     def _hello(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         asked = params.get("protocolVersion")
@@ -148,9 +148,9 @@ class McpSession:
     ) -> dict[str, Any]:
         name, fields = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(fields, dict):
-            raise McpError(PARAMS, "name a tool and give its arguments as an object")
+            raise McpError(PARAMS, "name a tool and pass its arguments as an object")
         if name not in self._desk.offers(caller):
-            raise McpError(PARAMS, f"there is no tool {name[:100]!r} here")
+            raise McpError(PARAMS, f"unknown tool {name[:100]!r} here")
         key = _key(params.get("_meta"), told.session, number)
         given = await self._desk.serve_caller(caller, name, fields, key)
         return {
@@ -168,7 +168,7 @@ def _instructions(caller: Caller) -> str:
 
 
 def tool_of(found: AvailableOperation, *, attempt: bool) -> dict[str, Any]:
-    """Return a verb as a tool."""
+    """Return an operation as an MCP tool."""
     reads = not found.command.writes
     return {
         "name": found.verb.name,
@@ -183,18 +183,18 @@ def tool_of(found: AvailableOperation, *, attempt: bool) -> dict[str, Any]:
 
 
 def _read(message: object) -> tuple[str, Mapping[str, Any], bool]:
-    """Return the method, what goes with it, and whether no answer is wanted."""
+    """Return the method, its parameters, and whether the message is a notification."""
     if isinstance(message, list):
         raise McpError(INVALID, "send one message at a time")
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise McpError(INVALID, "send one JSON-RPC 2.0 message")
     method, params = message.get("method"), message.get("params", {})
     if "id" in message and not _is_number(message["id"]):
-        raise McpError(INVALID, "an id is a text of at most 128 characters or a whole number")
+        raise McpError(INVALID, "an id is a string of at most 128 characters or an integer")
     if not isinstance(method, str):
-        raise McpError(INVALID, "say which method is meant")
+        raise McpError(INVALID, "name a method")
     if not isinstance(params, dict):
-        raise McpError(PARAMS, "give params as an object")
+        raise McpError(PARAMS, "pass params as an object")
     return method, params, "id" not in message
 
 
@@ -209,7 +209,7 @@ LARGEST_ID = 2**63
 
 
 def _is_modern(message: object) -> bool:
-    """Tell whether a message says its version itself."""
+    """Return whether a message states its version itself."""
     params = message.get("params") if isinstance(message, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and f"{META}protocolVersion" in meta
@@ -218,7 +218,7 @@ def _is_modern(message: object) -> bool:
 def _check_version(
     params: Mapping[str, Any], method: str, told: McpHeaders, *, modern: bool
 ) -> None:
-    """Refuse a version that is not spoken here, and headers that say something else."""
+    """Refuse unsupported versions and contradicting headers."""
     if not modern:
         if told.version is not None and told.version not in HANDSHAKES and method != "initialize":
             raise _unspoken(told.version)
@@ -229,10 +229,10 @@ def _check_version(
         raise McpError(PARAMS, f"_meta needs {META}protocolVersion and {META}clientCapabilities")
     if told.version != asked or told.method != method:
         raise McpError(
-            MISMATCH, "the headers MCP-Protocol-Version and Mcp-Method say something else"
+            MISMATCH, "the headers MCP-Protocol-Version and Mcp-Method do not match the message"
         )
     if method == "tools/call" and told.name != params.get("name"):
-        raise McpError(MISMATCH, "the header Mcp-Name says something else")
+        raise McpError(MISMATCH, "the header Mcp-Name does not match the message")
     if asked not in MODERN:
         raise _unspoken(asked)
 
@@ -243,7 +243,7 @@ def _unspoken(asked: str) -> McpError:
 
 
 def _key(meta: object, session: str | None, number: object) -> str | None:
-    """Return what a repeated call is known by: what its client says, or its number in a session."""
+    """Return the identity of a repeated call: given by the client, or its number in a session."""
     said = meta.get(REQUEST_ID) if isinstance(meta, dict) else None
     if isinstance(said, str):
         return said

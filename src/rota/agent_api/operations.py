@@ -1,10 +1,11 @@
-"""Operations by the names that agents know, with their JSON schemas.
+"""Operations under the names for agents, with their JSON schemas.
 
-What pydantic says of a request is exact and long. Models read every word of it in every turn, and
-some clients cannot follow a reference. So titles, empty defaults and what a text may hold are left
-out, and definitions are put where they are used; every request is looked at in full when it comes.
+Models read a schema in every turn, and some clients do not resolve references. So titles, empty
+defaults and text formats are left out of schemas, and definitions are inlined. Every request is
+still validated in full.
 
-A verb has the fields of its command. A verb whose command is not in the catalogue is not offered.
+An operation has the fields of its command. Operations without a command in the catalogue are not
+offered.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ TASK, RUN, THREAD = "task", "run", "thread"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOperation:
-    """One thing a program may ask for.
+    """One operation for programs.
 
-    `own` names the fields that an attempt may leave out: they mean its own task, run or thread.
-    `later` is the command it is for an attempt, where there is one: that waits until the run has
-    succeeded, with `fixed` among its fields. `inside` says that only an attempt can ask for it,
-    `outside` that no attempt can, only somebody with a key.
+    `own` are fields that default to the task, run or thread of an attempt. `later` is the command
+    for an attempt, if the operation waits for the success of the run, with `fixed` among its
+    fields. `inside` operations are only for attempts, `outside` ones only for callers with a key.
     """
 
     name: str
@@ -73,85 +73,112 @@ VERBS = (
         THREAD,
     ),
     _verb("list_tasks", "list_tasks", "List tasks, newest first."),
-    _verb("get_task", "show_task", "Show a task: its schedules, next fires and newest runs.", TASK),
-    _verb("update_task", "change_task", "Change what is given of a task, leave the rest.", TASK),
-    _verb("pause_task", "disable_task", "Stop a task's slots, for good or `until` a time.", TASK),
-    _verb("resume_task", "enable_task", "Let a paused task's slots run again.", TASK),
-    _verb("cancel_task", "delete_task", "Take a task out of use and end its runs."),
+    _verb("get_task", "show_task", "Show a task: its schedules, next slots and newest runs.", TASK),
+    _verb("update_task", "change_task", "Change the given fields of a task.", TASK),
+    _verb(
+        "pause_task",
+        "disable_task",
+        "Pause a task's schedules, permanently or `until` a time.",
+        TASK,
+    ),
+    _verb("resume_task", "enable_task", "Resume a paused task.", TASK),
+    _verb("cancel_task", "delete_task", "Delete a task and cancel its runs."),
     _verb("run_task", "run_task", "Queue a run of a task now, with `input` or a payload."),
-    _verb("preview_schedule", "preview_schedule", "Say a rule in words and when it would fire."),
+    _verb("preview_schedule", "preview_schedule", "Describe a schedule and show its next slots."),
     _verb("list_runs", "list_runs", "List runs, newest first."),
     _verb("get_run", "show_run", "Show a run: attempts, events, messages, last output.", RUN),
-    _verb("cancel_run", "cancel_run", "End a run, or ask whoever works on it to stop."),
+    _verb("cancel_run", "cancel_run", "Cancel a run; a running one is asked to stop."),
     _verb("list_waiting", "list_waiting", "List runs that wait for a person's answer."),
     _verb("why", "why_of_task", "Explain why a task did or did not run.", TASK),
-    _verb("why_run", "why_of_run", "Explain why a run is as it is.", RUN),
-    _verb("list_state", "list_state", "List the values that a task keeps.", TASK),
-    _verb("get_state", "get_state", "Return a value that a task keeps under a key.", TASK),
-    _settled("set_state", "put_state", "Keep a value for a task under a key.", "defer_state"),
-    _settled("delete_state", "drop_state", "Forget a value of a task.", "defer_state", forget=True),
-    _settled("mark_seen", "mark_seen", "Count items as seen by a task.", "defer_seen"),
-    _verb("is_seen", "get_seen", "Show an item as a task has seen it; not_found if never.", TASK),
+    _verb("why_run", "why_of_run", "Explain the state of a run.", RUN),
+    _verb("list_state", "list_state", "List the stored values of a task.", TASK),
+    _verb("get_state", "get_state", "Return a stored value of a task.", TASK),
+    _settled("set_state", "put_state", "Store a value for a task under a key.", "defer_state"),
+    _settled(
+        "delete_state", "drop_state", "Delete a stored value of a task.", "defer_state", forget=True
+    ),
+    _settled("mark_seen", "mark_seen", "Mark items as seen by a task.", "defer_seen"),
+    _verb(
+        "is_seen",
+        "get_seen",
+        "Show a seen item of a task; not_found if the task has not seen it.",
+        TASK,
+    ),
     _verb("list_sessions", "list_sessions", "List sessions of this conversation.", THREAD),
-    _verb("get_session", "show_session", "Show a session and what was said in it."),
-    _verb("archive_session", "archive_session", "Keep the present session under a name.", THREAD),
-    _verb("clear_session", "clear_session", "Let the next run begin a new session.", THREAD),
-    _verb("resume_session", "resume_session", "Let the next run go on in a kept session.", THREAD),
-    _verb("search_sessions", "search_sessions", "Search what was said in sessions.", THREAD),
-    _verb("list_threads", "list_threads", "List conversations, and who answers there."),
+    _verb("get_session", "show_session", "Show a session with its messages and results."),
+    _verb(
+        "archive_session", "archive_session", "Archive the current session under a name.", THREAD
+    ),
+    _verb(
+        "clear_session",
+        "clear_session",
+        "Delete the session; the next run starts a new one.",
+        THREAD,
+    ),
+    _verb(
+        "resume_session",
+        "resume_session",
+        "Let the next run continue in an archived session.",
+        THREAD,
+    ),
+    _verb("search_sessions", "search_sessions", "Search the texts of sessions.", THREAD),
+    _verb("list_threads", "list_threads", "List conversations with the tasks that answer in them."),
     _verb(
         "register_thread",
         "register_thread",
-        "Name a conversation, say which task answers in it, and the word that asks for it.",
+        "Set the title, the answering task and the trigger word of a conversation.",
     ),
     _outside(
         "create_run",
-        "Queue work that is done once: `agent` with instructions, or a `script`; or a run of a "
-        "`task`. It returns at once: look at it with get_run.",
+        "Queue one-off work: `agent` with instructions, or a `script`; or a run of a `task`. It "
+        "returns at once; use get_run to follow it.",
     ),
     _outside(
         "answer_run",
-        "Pass on a person's answer to the question that a run waits for (list_waiting); an "
-        "approval needs its `action_hash`. Never answer in their place.",
+        "Pass on a person's answer to the question of a waiting run (list_waiting); an approval "
+        "needs its `action_hash`. Never answer for them.",
     ),
-    _outside("ask_sql", "Ask one read-only SELECT over Rota's documented views."),
+    _outside("ask_sql", "Run one read-only SELECT over Rota's documented views."),
     _inside("send_message", "Send a message to a conversation, by default this one."),
-    _inside("ask_user", "Ask the person a question; the run ends here and goes on when answered."),
-    _inside("spawn_subtask", "Queue work that begins once this run has succeeded."),
-    _inside("defer_message", "Send a message once this run has succeeded."),
-    _inside("raise_alert", "Tell people of something once this run has succeeded.", "defer_alert"),
-    _inside("get_effect", "Show what came of something that is done once, if it was done."),
-    _inside("record_effect", "Note what came of something that must not be done again."),
+    _inside(
+        "ask_user",
+        "Ask the person a question; end your turn, and the run continues with the answer.",
+    ),
+    _inside("spawn_subtask", "Queue work that starts when this run has succeeded."),
+    _inside("defer_message", "Send a message when this run has succeeded."),
+    _inside("raise_alert", "Send an alert to people when this run has succeeded.", "defer_alert"),
+    _inside("get_effect", "Return the recorded result of an action that must happen once."),
+    _inside("record_effect", "Record the result of an action that must not be repeated."),
 )
 
 
 class AvailableOperation(NamedTuple):
-    """A verb that can be had, and its command."""
+    """An available operation with its command."""
 
     verb: AgentOperation
     command: Operation
 
     @property
     def fixed(self) -> Mapping[str, Any]:
-        """The fields that the verb says itself."""
+        """The fields that the operation sets itself."""
         return self.verb.fixed if self.command.name == self.verb.later else {}
 
     def schema(self, *, attempt: bool) -> dict[str, Any]:
-        """Return what its fields may be, as a JSON schema; attempts judge no task's work."""
+        """Return the JSON schema of the fields; attempts cannot set the checks of a task."""
         schema = plain_schema(self.command.takes, self.verb.own if attempt else ())
         for name in (*self.fixed, *(CHECK_FIELDS if attempt else ())):
             schema["properties"].pop(name, None)
         return schema
 
     def filled(self, fields: Mapping[str, Any], held: AttemptIdentity) -> dict[str, Any]:
-        """Return the fields with what an attempt has left out: its own.
+        """Add the defaults of an attempt to the fields.
 
-        A session belongs to a conversation, and so does whatever is in another space.
+        The default thread and task are omitted if the request names a session or another space.
         """
         own: dict[str, Any] = {TASK: str(held.task_id), RUN: held.run_id, THREAD: held.thread}
         said = {**fields, **self.fixed}
         if TASK not in self.command.takes.model_fields and said.get(TASK) in _names(held):
-            del said[TASK]  # what waits for a success is always its own
+            del said[TASK]  # operations that wait for the success always belong to the run itself
         elsewhere = said.get("space") not in {None, held.space} or "session" in said
         for name in self.verb.own:
             known = name in self.command.takes.model_fields
@@ -166,7 +193,7 @@ def _names(held: AttemptIdentity) -> tuple[str, str]:
 
 @cache
 def available_operations(*, attempt: bool) -> Mapping[str, AvailableOperation]:
-    """Return every verb that an attempt can ask for, or anybody else, by name."""
+    """Return the operations for attempts, or for callers with a key, by name."""
     return {found.verb.name: found for found in _offered(attempt=attempt)}
 
 
@@ -190,7 +217,7 @@ DROPPED = frozenset(
 
 
 def plain_schema(takes: type[BaseModel], optional: Collection[str] = ()) -> dict[str, Any]:
-    """Return the schema of a request in which some fields may be left out."""
+    """Return the schema of a request model with some fields optional."""
     whole = takes.model_json_schema()
     plain: dict[str, Any] = _plain(whole, whole.get("$defs", {}))
     plain.pop("description", None)
@@ -217,12 +244,12 @@ def _plain(part: Any, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any va
 
 
 def _named(properties: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties, of which any may be called `title`."""
+    """Simplify properties, which may themselves be named `title`."""
     return {name: _plain(value, known) for name, value in properties.items()}
 
 
 def _single(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a field that may be null as one that may be left out."""
+    """Return a nullable field as an optional one."""
     choices = [one for one in part.get("anyOf", ()) if one != {"type": "null"}]
     if len(choices) == 1:
         rest = {name: value for name, value in part.items() if name != "anyOf"}

@@ -1,1 +1,1 @@
-"""The HTTP API: routes from the catalogue of commands, middleware, and a server."""
+"""The HTTP API: routes from the catalogue of commands, middleware and a server."""

@@ -1,6 +1,6 @@
-"""ASGI responses: bodies, slow readers, downloads.
+"""ASGI responses: whole bodies, slow clients and downloads.
 
-The route stands beside the catalogue, because bytes are no record.
+The download of an artifact has a route of its own, because it returns bytes and not a record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_CONTENT = 204
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, whole; in JSON unless it says otherwise."""
+    """A complete response, JSON by default."""
 
     status: int
     body: bytes
@@ -39,11 +39,11 @@ class HttpResponse:
     def record(
         cls, status: int, value: object, headers: Sequence[tuple[str, str]] = ()
     ) -> HttpResponse:
-        """Return a record as an answer."""
+        """Return a response with a record as JSON."""
         return cls(status, json.dumps(value, ensure_ascii=False).encode(), headers)
 
     async def send(self, send: Send) -> None:
-        """Give it to the server."""
+        """Send the response to the ASGI server."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         if self.status != NO_CONTENT:
             headers.append((b"content-type", self.kind.encode()))
@@ -54,23 +54,23 @@ class HttpResponse:
 
 
 async def whole_body(receive: Receive) -> bytes:
-    """Return the body of a request; the guard bounds it."""
+    """Read the body of a request; the middleware limits its size."""
     parts = []
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Unavailable("the caller has hung up")
+            raise Unavailable("the client has closed the connection")
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
             return b"".join(parts)
 
 
 SENDING_SECONDS = 30.0
-"""How long a client may leave what was sent to it unread."""
+"""Seconds after which a client that does not read is disconnected."""
 
 
 async def while_read(writing: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Write until that has ended, or until the client has hung up."""
+    """Run a writer until it ends or the client closes the connection."""
     loop = asyncio.get_running_loop()
     tasks = {loop.create_task(writing), loop.create_task(_hung_up(receive))}
     try:
@@ -96,28 +96,28 @@ _PATTERN = re.compile(r"/v1/runs/(?P<run>[^/]+)/artifacts/(?P<name>.+)", re.DOTA
 
 
 def find_download(path: str) -> dict[str, str] | None:
-    """Return what stands in the path of a download; a name may have slashes."""
+    """Return the fields in the path of a download; the name may contain slashes."""
     match = _PATTERN.fullmatch(path)
     return None if match is None else match.groupdict()
 
 
 class Downloads:
-    """Counts those that are under way."""
+    """Limits the number of simultaneous downloads."""
 
     def __init__(self) -> None:
         self.under_way = 0
 
     def begin(self, opened: OpenArtifact, receive: Receive) -> Download:
-        """Return the answer that hands a file out and closes it."""
+        """Return the response that sends an opened file and closes it."""
         if self.under_way >= MAX_CONCURRENT:
             opened.file.close()
-            raise Unavailable("too many artifacts are fetched at once: try again")
+            raise Unavailable("too many downloads at once: try again")
         self.under_way += 1
         return Download(self, opened, receive)
 
 
 class Download:
-    """A file as an answer, read while it is sent."""
+    """A response that reads a file while it sends it."""
 
     def __init__(self, all_of_them: Downloads, opened: OpenArtifact, receive: Receive) -> None:
         self._all = all_of_them
@@ -125,7 +125,7 @@ class Download:
         self._receive = receive
 
     async def send(self, send: Send) -> None:
-        """Send it, until it is through or nobody reads any more."""
+        """Send the file until its end or until the client stops reading."""
         try:
             await while_read(self._write(send), self._receive)
         finally:
@@ -142,11 +142,11 @@ class Download:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         left = artifact.size
-        with suppress(TimeoutError):  # whoever does not read has hung up
+        with suppress(TimeoutError):  # a client that does not read counts as disconnected
             while left:
                 part = await asyncio.to_thread(file.read, min(CHUNK, left))
                 if not part:
-                    return  # it was cut while it was read: the answer breaks off
+                    return  # the file became shorter while it was read, so the response ends early
                 left -= len(part)
                 async with asyncio.timeout(SENDING_SECONDS):
                     await send({"type": "http.response.body", "body": part, "more_body": True})

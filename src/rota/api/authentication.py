@@ -1,4 +1,4 @@
-"""Who a request comes from: an API key or an attempt token."""
+"""Authentication: API keys and attempt tokens become callers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rota.store.store import Store
 REMEMBERED_SECONDS = 30.0
 MOST_REMEMBERED = 10_000
 TOPIC = "keys"
-NO_KEY = "give a key: `Authorization: Bearer rota_…`"
-WRONG_KEY = "this key opens nothing: it is unknown, expired or revoked"
+NO_KEY = "send a key: `Authorization: Bearer rota_…`"
+WRONG_KEY = "invalid key: it is unknown, expired or revoked"
 
 
 class KeyRevoked(Unknown):
-    """Whoever shows this was known, and may no longer; it is no guess."""
+    """The key was valid before, so this does not count as a guess."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Known:
 
 
 class KeyAuthenticator:
-    """Turns a bearer token into a caller."""
+    """Returns the caller of an API key."""
 
     def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class KeyAuthenticator:
             self._known.clear()
 
     async def caller_of(self, authorization: str | None) -> Caller:
-        """Return who a request comes from; raise Unknown for nobody that is known."""
+        """Return the caller of a bearer token, or raise Unknown."""
         if authorization is None:
             raise Unknown(NO_KEY)
         scheme, _, token = authorization.partition(" ")
@@ -82,31 +82,31 @@ class KeyAuthenticator:
         return known
 
     async def note_use(self) -> None:
-        """Write down when keys were last used."""
+        """Store when keys were last used."""
         used, self._used = self._used, {}
         if used:
             await self._store.write(touch_keys, used)
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop following changes of keys."""
         self._unsubscribe()
 
 
-ENDED = "this pass opens nothing any more: its attempt is over"
+ENDED = "this attempt token is no longer valid: its attempt is over"
 
 
 class TokenReader(Protocol):
-    """Tells which attempt a pass is of."""
+    """Parses and verifies attempt tokens."""
 
     def is_one(self, token: str) -> bool:
-        """Tell whether a token looks like a pass."""
+        """Return whether a token has the form of an attempt token."""
 
     def read(self, token: str) -> tuple[int, int] | None:
-        """Return the run and epoch of a pass; None if it is not of this home."""
+        """Return the run and epoch of an attempt token; None if another home issued it."""
 
 
 class AgentAuthenticator:
-    """Turns a bearer token into a caller; without `keys` only attempts come in."""
+    """Returns the caller of a bearer token; without `keys` only attempt tokens are accepted."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ class AgentAuthenticator:
         self._keys = keys
 
     async def caller_of(self, authorization: str | None) -> Caller:
-        """Return who a request comes from; raise Unknown for nobody that is known.
+        """Return the caller of a bearer token, or raise Unknown.
 
-        Whether an attempt goes on is looked at every time: its pass is dead at the same moment.
+        Every request checks whether the attempt is still current, so that its token ends with it.
         """
         if authorization is None:
             raise Unknown(NO_KEY)

@@ -1,9 +1,8 @@
-"""Server-sent events: the event hub, subscriptions, and how a client resumes.
+"""Server-sent events: the event hub, subscriptions and resuming clients.
 
-A client has a seat. Whoever has taken one and begun gets everything from that position on, in
-chunks that all seats with the same wish share. A seat that is not emptied is cut at a bound.
-
-The routes stand beside the catalogue, because an answer without an end is no command's.
+After `begin`, a subscription receives every event after its position, in chunks that all
+subscriptions with the same filter share. A subscription whose buffer exceeds its limit is closed.
+Streams have routes of their own, because their responses do not end.
 """
 
 from __future__ import annotations
@@ -55,39 +54,39 @@ from rota.store.views import get_run
 MOST_SEATS = 1_000
 MOST_SEATS_OF_MEMBERS = 900
 MOST_SEATS_OF_SPACE = 250
-"""The first holds for everybody, the others for member spaces: main always finds a seat."""
+"""The first limit is for all clients, the others for member spaces, so `main` always finds room."""
 MAX_KEPT = 1 << 20
-"""Bytes that wait for a client before it is cut."""
+"""Bytes that may wait for one client before it is disconnected."""
 PAGE = 1_000
 SHORTEST_PAGE = 100
 HANDED_AT_ONCE = 40_000
-"""Events times seats that are handed out in one go."""
+"""Events times subscriptions that are distributed in one step."""
 POLL_SECONDS = 1.0
-"""How late an event of another process may be, where nobody tells of it."""
+"""Delay of events from other processes where the database sends no notification."""
 HIDDEN_SECONDS = 0.05
-"""When to look again for events that a transaction keeps back."""
+"""Delay before the next check for events that a running transaction hides."""
 IDLE_SECONDS = 3_600.0
 PACE_SECONDS = 0.001
-"""What handing out rests for each seat, so that many clients do not take the engine's time."""
+"""Pause for each subscription after distributing, so that many clients do not slow the engine."""
 BYTES_A_SECOND = 8 << 20
-"""What all clients together are sent; beyond it events come later, and none is left out."""
+"""Bytes a second for all clients together; beyond this rate events arrive later."""
 BURST_SECONDS = 0.5
 KEYS_SECONDS = 5.0
 
 
 Allowed = Callable[[], Awaitable[object]]
-"""Raises Unknown once a client may not stay."""
+"""Raises Unknown when a client has lost its permission."""
 
 
 class EventFilter(NamedTuple):
-    """Which events a client wants to see; None is any."""
+    """Which events a client requests; None means all."""
 
     space_id: int | None = None
     run_id: int | None = None
 
 
 class _Frame(NamedTuple):
-    """An event, and how it goes over the wire."""
+    """An event and its serialized form."""
 
     position: EventPosition
     event: Event
@@ -99,13 +98,13 @@ def _joined(frames: Sequence[_Frame]) -> bytes:
 
 
 class SubscriberLimitReached(Unavailable):
-    """There is no seat left."""
+    """A limit of subscriptions is reached."""
 
     code = "too_many_streams"
 
 
 class EventSubscription:
-    """One client: what waits for it, and whether it still belongs here."""
+    """The buffer of one client and its right to stay subscribed."""
 
     def __init__(
         self, hub: EventHub, space: str | None, wish: EventFilter, allowed: Allowed
@@ -122,15 +121,15 @@ class EventSubscription:
         self._there = asyncio.Event()
 
     def begin(self, seen: EventPosition) -> EventPosition:
-        """Keep what comes from now on, and return after which position that is.
+        """Start receiving events and return the position after which they are received.
 
-        A client that has caught up by itself may have `seen` more than was handed out so far.
+        A client that has read from the store may have `seen` more than was distributed so far.
         """
         self.seen = seen
         return self._hub.begin(self)
 
     def offer(self, chunk: bytes, *, last: bool = False) -> None:
-        """Put something before the client, unless too much waits already."""
+        """Append a chunk, or close the subscription if its buffer is full."""
         if self.over or self.cut:
             return
         self._size += len(chunk)
@@ -142,18 +141,18 @@ class EventSubscription:
         self._there.set()
 
     def cut_off(self) -> None:
-        """Let go of a client that cannot be given everything."""
+        """Close a subscription that cannot receive all events."""
         self._waiting.clear()
         self.cut = True
         self._there.set()
 
     def end(self) -> None:
-        """Let the client go once it has what waits."""
+        """Close the subscription after its remaining chunks."""
         self.over = True
         self._there.set()
 
     async def take(self, seconds: float) -> bytes:
-        """Return what has come; nothing after that many seconds without any."""
+        """Return the waiting chunks, or nothing after so many seconds."""
         if not self._there.is_set():
             try:
                 async with asyncio.timeout(seconds):
@@ -167,12 +166,12 @@ class EventSubscription:
         return chunk
 
     def leave(self) -> None:
-        """Give the seat back."""
+        """Release the subscription."""
         self._hub.leave(self)
 
 
 class EventHub:
-    """Reads the store for as long as anybody has a seat."""
+    """Reads events from the store for all subscriptions while there are any."""
 
     def __init__(self, store: Store, clock: Clock, chance: Random) -> None:
         self.position: EventPosition | None = None
@@ -191,9 +190,9 @@ class EventHub:
         self._closed = False
 
     async def seat(self, caller: Caller, wish: EventFilter, allowed: Allowed) -> EventSubscription:
-        """Return a seat, which must be left again."""
+        """Return a new subscription, which the caller must release."""
         if self._closed:
-            message = "this daemon is about to end: ask the next one"
+            message = "this daemon is shutting down: reconnect"
             raise Unavailable(message)
         space = None if caller.role is SpaceRole.MAIN else caller.space
         self._check_free(space)
@@ -212,7 +211,7 @@ class EventHub:
         return seat
 
     def _check_free(self, space: str | None) -> None:
-        """Refuse a client where a member space, all of them or everybody has no seat left."""
+        """Raise SubscriberLimitReached if a limit of subscriptions is reached."""
         if space is not None and self._of[space] >= MOST_SEATS_OF_SPACE:
             message = f"{MOST_SEATS_OF_SPACE} clients of this space follow events: close some"
             raise SubscriberLimitReached(message)
@@ -222,20 +221,20 @@ class EventHub:
             raise SubscriberLimitReached(message)
 
     def _place(self, end: EventPosition) -> None:
-        """Begin to read at the end, unless somebody else has begun meanwhile."""
+        """Start reading at the end of the log, unless another subscription has started."""
         if self.position is None:
             self.position = end
 
     def begin(self, seat: EventSubscription) -> EventPosition:
-        """Hand out to a seat from now on, and return after which position that is."""
+        """Start a subscription and return the position after which it receives events."""
         if self.position is None:
-            message = "a seat begins before it was taken"
+            message = "a subscription begins before it is registered"
             raise RuntimeError(message)
         self._begun[seat.wish].add(seat)
         return self.position
 
     def leave(self, seat: EventSubscription) -> None:
-        """Take a seat back."""
+        """Release a subscription."""
         if seat not in self._seats:
             return
         self._seats.discard(seat)
@@ -249,7 +248,7 @@ class EventHub:
             self.position = None
 
     async def close(self) -> None:
-        """Let every client go, and read no longer."""
+        """Close all subscriptions and stop reading."""
         self._closed = True
         for seat in tuple(self._seats):
             seat.end()
@@ -262,11 +261,11 @@ class EventHub:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cursor(self, position: EventPosition) -> str:
-        """Return a position as clients know it."""
+        """Return the cursor of a position."""
         return cursor_at(self._store.database.incarnation, position)
 
     def frame(self, position: EventPosition, event: Event) -> bytes:
-        """Return one event as it goes over the wire."""
+        """Serialize one event."""
         data = event_given(event).model_dump_json()
         return f"id: {self.cursor(position)}\nevent: {event.name.value}\ndata: {data}\n\n".encode()
 
@@ -293,7 +292,7 @@ class EventHub:
         most = max(SHORTEST_PAGE, min(PAGE, HANDED_AT_ONCE // max(1, len(self._seats))))
         page = await self._store.read(list_events_after, position, most)
         self.reads += 1
-        if self.position is not position:  # everybody left meanwhile, and somebody may have come
+        if self.position is not position:  # all clients left meanwhile, and a new one may have come
             return 0.0
         self.position = page.position
         if page.gap:
@@ -307,13 +306,13 @@ class EventHub:
         return HIDDEN_SECONDS if page.hidden else POLL_SECONDS
 
     def spend(self, size: int) -> float:
-        """Count bytes that clients are sent, and return for how long to send no more."""
+        """Count sent bytes and return how long to pause."""
         now = self._clock.monotonic()
         self._spent_until = max(now - BURST_SECONDS, self._spent_until) + size / BYTES_A_SECOND
         return max(0.0, self._spent_until - now)
 
     def _hand_out(self, events: Sequence[tuple[EventPosition, Event]]) -> int:
-        """Put events before every seat that wants them, and return how many bytes that is."""
+        """Distribute events to all matching subscriptions and return the number of bytes."""
         size = 0
         frames = [_Frame(at, event, self.frame(at, event)) for at, event in events]
         of_run: dict[int | None, list[_Frame]] = defaultdict(list)
@@ -354,31 +353,31 @@ MOST_CATCHING_UP = 8
 MOST_OF_A_RUN = 10_000
 HEADERS = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
 LAST_EVENT_ID = b"last-event-id"
-GONE = {"reason": "what follows this cursor is not known any more: read everything anew"}
-SLOW = {"reason": "too much waited unread: read everything anew"}
+GONE = {"reason": "the events after this cursor are no longer available: read the current state"}
+SLOW = {"reason": "the client read too slowly: read the current state"}
 
 Cursor = EventPosition | None | bool
-"""Where a client was: nowhere, at a position, or (False) where nobody can tell any more."""
+"""The position of a client: none, a position, or (False) one that is no longer available."""
 After = Annotated[
     Annotated[
         str,
         StringConstraints(max_length=256),
-        TextFormat("[!-~]*", "give the id of an event as it was sent, such as 1.42"),
+        TextFormat("[!-~]*", "give the id of an event, such as 1.42"),
     ]
     | None,
-    Field(description="A cursor; go on after it."),
+    Field(description="A cursor; the stream continues after it."),
 ]
 
 
 class EventsQuery(RequestModel):
-    """Which events to follow."""
+    """Query parameters of the event stream."""
 
     after: After = None
     space: SpaceName | None = None
 
 
 class RunEventsQuery(RequestModel):
-    """Which run to follow."""
+    """Query parameters of the stream of one run."""
 
     run: Id
     after: After = None
@@ -386,7 +385,7 @@ class RunEventsQuery(RequestModel):
 
 @dataclass(frozen=True, slots=True)
 class StreamRoute:
-    """A route whose answer has no end."""
+    """A route whose response does not end."""
 
     path: str
     takes: type[RequestModel]
@@ -394,12 +393,12 @@ class StreamRoute:
 
     @property
     def about(self) -> str:
-        """What it is for."""
+        """The description of the route."""
         return getdoc(self.does) or ""
 
 
 class EventStreams:
-    """Whom events are shown to, and from where on."""
+    """Creates event streams for requests."""
 
     def __init__(self, store: Store, hub: EventHub) -> None:
         self._store = store
@@ -409,17 +408,17 @@ class EventStreams:
     async def reply(
         self, route: StreamRoute, scope: Scope, receive: Receive, asked: RequestModel
     ) -> EventStreamResponse | HttpResponse:
-        """Return a stream for one request."""
+        """Return the stream for one request."""
         check_scope(scope["caller"], KeyScope.READ)
         return await route.does(self, scope, receive, asked)
 
     async def follow_events(
         self, scope: Scope, receive: Receive, asked: EventsQuery
     ) -> EventStreamResponse:
-        """Send events as they happen: those of the caller's space, or every one to role `main`.
+        """Stream events as they happen: those of the caller's space, or all for the role `main`.
 
-        Without a cursor the stream begins now. A cursor that is too old, or of a database that was
-        restored since, gets one event `reset` and goes on from now.
+        Without a cursor the stream starts now. A cursor that is too old, or from before a restore,
+        gets one event `reset`, and the stream continues from now.
         """
         caller: Caller = scope["caller"]
         named = visible_space(caller, asked.space)
@@ -433,9 +432,9 @@ class EventStreams:
     async def follow_run(
         self, scope: Scope, receive: Receive, asked: RunEventsQuery
     ) -> EventStreamResponse | HttpResponse:
-        """Send the events of one run from its first on, and end with its `run.settled`.
+        """Stream the events of one run from its first, ending with `run.settled`.
 
-        A client that comes again after the end is answered with 204, so that it stays away.
+        A client that reconnects after the end gets 204, so that it does not reconnect again.
         """
         caller: Caller = scope["caller"]
         found = await self._store.read(get_run, asked.run)
@@ -464,7 +463,7 @@ class EventStreams:
         return False if found is None else found
 
     async def _is_over(self, run: int, cursor: Cursor) -> bool:
-        """Whether a client has seen the end of a run."""
+        """Return whether a client has received the end of a run."""
         if not isinstance(cursor, EventPosition):
             return False
         page = await self._store.read(list_events_after, None, MOST_OF_A_RUN, run_id=run)
@@ -474,7 +473,7 @@ class EventStreams:
         position = cursor
         while isinstance(
             position, EventPosition
-        ):  # what was missed, before the seat has to hold more
+        ):  # read missed events before subscribing, so that the buffer stays small
             page = await self._page(position, seat.wish)
             position = False if page.gap else page.position
             if page.events:
@@ -539,7 +538,7 @@ class EventStreams:
 
 
 class EventStreamResponse:
-    """An answer without an end, which gives its seat back however it ends."""
+    """An endless response that always releases its subscription."""
 
     def __init__(
         self, events: AsyncGenerator[bytes, None], seat: EventSubscription, receive: Receive
@@ -549,7 +548,7 @@ class EventStreamResponse:
         self._receive = receive
 
     async def send(self, send: Send) -> None:
-        """Send until there is no more, or nobody reads any more."""
+        """Send until the stream ends or the client stops reading."""
         try:
             await while_read(self._write(send), self._receive)
         finally:
@@ -558,8 +557,8 @@ class EventStreamResponse:
 
     async def _write(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": list(HEADERS)}
-        # A client that does not read, or a store that does not answer, ends the stream; whoever
-        # comes again goes on where it was.
+        # A client that does not read, or a store that does not answer, ends the stream. A
+        # reconnecting client continues at its cursor.
         with suppress(TimeoutError, Unavailable):
             await send(start)
             async for chunk in self._events:
@@ -575,7 +574,7 @@ FOLLOWING = (
 
 
 def find_following(path: str) -> tuple[StreamRoute, dict[str, str]] | None:
-    """Return the route at a path, and what stands in the path's fields."""
+    """Return the stream route of a path and its path fields."""
     for route in FOLLOWING:
         match = pattern_of(route.path).fullmatch(path)
         if match is not None:

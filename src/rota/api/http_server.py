@@ -1,7 +1,7 @@
 """The HTTP server: listen addresses, connections and their limits.
 
-uvicorn waits for ever for the rest of a head and, with httptools, keeps whatever comes. Here its
-own protocol is watched from the outside; what comes after the head is the guard's business.
+uvicorn has no time limit for request heads and, with httptools, no size limit. A wrapper around its
+protocol enforces both; the middleware limits what follows the head.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rota.errors import Invalid, Refused, Unavailable
 HEAD_SECONDS = 10.0
 MAX_HEAD = 64 << 10
 LONGEST_REQUEST = LONGEST_OF_ALL + (2 << 20)
-"""With its framing: a short body that comes in pieces of one byte is six times as long."""
+"""Includes framing: a short body in chunks of one byte is six times as long."""
 TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\n"
@@ -45,11 +45,11 @@ NO_ROOM = (
 
 
 class Connections:
-    """The open connections of a server, of which there are at most so many.
+    """The open connections of a server, up to a maximum.
 
-    One more makes room for itself: it closes the connection that was idle for longest among those
-    that have shown no key, else among those of the space that has the most. So nobody keeps others
-    out by holding connections open; only connections at work do.
+    A further connection closes the one that was idle for longest without a key, or else one of the
+    space with the most connections. Only connections with a request in progress are never closed,
+    so nobody can lock others out by holding connections open.
     """
 
     def __init__(self, most: int) -> None:
@@ -57,7 +57,7 @@ class Connections:
         self._open: dict[HttpConnection, None] = {}
 
     def admit(self, connection: HttpConnection) -> bool:
-        """Count a connection; false if there are too many and all of them are at work."""
+        """Register a connection; return False if all connections are busy."""
         while len(self._open) >= self._most:
             given_up = self._least_needed()
             if given_up is None:
@@ -68,13 +68,13 @@ class Connections:
         return True
 
     def renew(self, connection: HttpConnection) -> None:
-        """Count a connection as the youngest: a request has come on it."""
+        """Move a connection to the end of the idle order, because it sent a request."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
 
     def discard(self, connection: HttpConnection) -> None:
-        """Count a connection no longer."""
+        """Remove a connection."""
         self._open.pop(connection, None)
 
     def _least_needed(self) -> HttpConnection | None:
@@ -92,7 +92,7 @@ class Connections:
 
 
 class HttpConnection(asyncio.Protocol):
-    """Hands everything to uvicorn's protocol, and closes on whoever is too slow or too long."""
+    """Passes data to uvicorn's protocol and closes slow or oversized connections."""
 
     def __init__(
         self,
@@ -108,19 +108,19 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Return whether no request is in progress."""
         cycle = self._inner.cycle
         return cycle is None or cycle.response_complete
 
     @property
     def space(self) -> str | None:
-        """The space that the last request came from; None if it has shown no key."""
+        """The space of the last request; None if it had no key."""
         cycle = self._inner.cycle
         caller = None if cycle is None else cycle.scope.get("caller")
         return None if caller is None else caller.space
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first head."""
+        """Start the time limit of the first request head."""
         self._transport = cast("asyncio.Transport", transport)
         self._inner.connection_made(transport)
         if self._connections.admit(self):
@@ -130,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and see whether it was the rest of a head."""
+        """Pass on received data and check whether a request head is complete."""
         before = self._inner.cycle
         self._inner.data_received(data)
         cycle = self._inner.cycle
@@ -148,26 +148,26 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything."""
+        """Release the connection and its timers."""
         self._connections.discard(self)
         self._wait_no_longer()
         self._inner.connection_lost(exc)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Stop reading."""
         self._wait_no_longer()
         self._transport.close()
 
     def eof_received(self) -> None:
-        """Say nothing more than uvicorn does."""
+        """Pass on the end of input."""
         self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Let answers wait for a slow reader."""
+        """Pause responses for a slow reader."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Let answers go on."""
+        """Resume responses."""
         self._inner.resume_writing()
 
     def _wait(self) -> None:
@@ -192,7 +192,7 @@ STARTING_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenAddress:
-    """Where the door is; without a port the usual one if it is free, or else any."""
+    """Where the server listens; without a port 7682 if it is free, otherwise any."""
 
     host: str = "127.0.0.1"
     port: int | None = None
@@ -200,33 +200,33 @@ class ListenAddress:
     tls_key: Path | None = None
     proxies: frozenset[str] = field(default_factory=frozenset)
     head_seconds: float = HEAD_SECONDS
-    """How long the head of a request may take."""
+    """Time limit for the head of a request."""
     connections: int = MOST_CONNECTIONS
-    """How many connections may be open at once."""
+    """Maximum number of open connections."""
     before: int | None = None
-    """The port it had before, by which programs that still run know it."""
+    """The previous port, which running programs know."""
 
     @property
     def scheme(self) -> str:
-        """How the door is spoken to."""
+        """The URL scheme."""
         return "http" if self.tls_cert is None else "https"
 
 
 def check_place(place: ListenAddress) -> None:
-    """Refuse a door that strangers could reach in the clear."""
+    """Refuse a public address without TLS or a trusted proxy."""
     if (place.tls_cert is None) != (place.tls_key is None):
         raise Invalid("tls_cert", place.tls_cert or "", "give tls_cert and tls_key together")
     if is_loopback(place.host) or place.tls_cert is not None or place.proxies:
         return
     message = (
-        f"host {place.host!r}: others could reach it in the clear; set tls_cert and tls_key, name "
-        "the proxy that speaks TLS for it in trusted_proxies, or keep the default 127.0.0.1"
+        f"host {place.host!r}: connections would not be encrypted; set tls_cert and tls_key, add "
+        "the proxy that terminates TLS to trusted_proxies, or keep the default 127.0.0.1"
     )
     raise Refused(message)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address; of names, only one is known to be."""
+    """Return whether an address is a loopback address, or the name localhost."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -234,7 +234,7 @@ def is_loopback(host: str) -> bool:
 
 
 def opened_socket(place: ListenAddress) -> socket.socket:
-    """Return a socket that listens where it was asked to."""
+    """Return a listening socket for the address."""
     check_place(place)
     before = [] if place.before is None or place.port else [place.before]
     wanted = [*before, *([USUAL_PORT, 0] if place.port is None else [place.port])]
@@ -256,31 +256,31 @@ def opened_socket(place: ListenAddress) -> socket.socket:
 
 
 def address_of(sock: socket.socket, place: ListenAddress) -> str:
-    """Return the address that people and programs open."""
+    """Return the URL for people and programs."""
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"{place.scheme}://{shown}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the daemon, and waits where uvicorn looks again and again."""
+    """A uvicorn server that leaves signals to the daemon and waits without polling."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._over = asyncio.Event()
 
     def leave(self) -> None:
-        """Let requests under way end, and then the server."""
+        """Finish requests in progress, then stop."""
         self.should_exit = True
         self._over.set()
 
     async def main_loop(self) -> None:
-        """Serve until it is over."""
+        """Run until shutdown."""
         await self._over.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take none."""
+        """Install no signal handlers."""
         yield
 
 
@@ -288,7 +288,7 @@ class _Server(uvicorn.Server):
 async def serving(
     app: App, sock: socket.socket, place: ListenAddress, *more: socket.socket
 ) -> AsyncIterator[None]:
-    """Answer requests until the block is left, then let those under way end."""
+    """Serve requests until the block ends, then finish those in progress."""
     protocol = partial(HttpConnection, Connections(place.connections), place.head_seconds)
     config = uvicorn.Config(
         app,
@@ -324,12 +324,12 @@ async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
     while not server.started:
         if task.done():
             task.result()
-            message = "the server ended before it began"
+            message = "the server stopped before it had started"
             raise Unavailable(message)
         await asyncio.sleep(STARTING_SECONDS)
 
 
 def names_of(place: ListenAddress, more: frozenset[str]) -> frozenset[str]:
-    """Return the names that a request may call this host by."""
+    """Return the host names that requests may use."""
     bound = frozenset() if place.host in {"0.0.0.0", "::"} else frozenset({place.host.lower()})  # noqa: S104
     return LOOPBACK | bound | frozenset(name.lower() for name in more)

@@ -1,6 +1,7 @@
-"""Prometheus metrics: read from the store on request, counted since the first request.
+"""Prometheus metrics: gauges from the store, counters since the first request.
 
-No label names a task or a space, so there are as many series as there are states and routes.
+No label contains the name of a task or space, so the number of series depends only on states and
+routes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KIND = "text/plain; version=0.0.4; charset=utf-8"
 MOST_EVENTS = 10_000
 MOST_PAGES = 10
 FRESH_SECONDS = 1.0
-"""Whoever asks again so soon gets the same figures."""
+"""Repeated requests within this time get the same values."""
 BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 _MICROS = [int(bound * 1_000_000) for bound in BOUNDS]
 _SENT = {
@@ -43,7 +44,7 @@ _SENT = {
 
 
 class Metrics:
-    """What this process has counted, and how it reads the rest."""
+    """Counters of this process and access to the values in the store."""
 
     def __init__(self, house: AppContext, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._house = house
@@ -58,7 +59,7 @@ class Metrics:
         self._read_at = float("-inf")
 
     async def text(self) -> bytes:
-        """Return everything in the form that Prometheus reads."""
+        """Return all metrics in the Prometheus text format."""
         async with self._asking:
             if self._monotonic() - self._read_at >= FRESH_SECONDS:
                 self._text = await self._read()
@@ -81,7 +82,7 @@ class Metrics:
         return generate_latest(registry)
 
     async def _count(self) -> None:
-        """Count what was recorded since the last time, a bounded piece of it."""
+        """Count a bounded number of events since the last call."""
         store = self._house.store
         if self._position is None:
             self._position = await store.read(last_event_position)
@@ -105,33 +106,31 @@ class Metrics:
             HistogramMetricFamily,
         )
 
-        runs = CounterMetricFamily("rota_runs", "Runs that ended, by state.", labels=["state"])
+        runs = CounterMetricFamily("rota_runs", "Finished runs, by state.", labels=["state"])
         for state, count in sorted(self._runs.items()):
             runs.add_metric([state], count)
         yield runs
-        messages = CounterMetricFamily(
-            "rota_deliveries", "Messages by what became of them.", labels=["state"]
-        )
+        messages = CounterMetricFamily("rota_deliveries", "Messages by outcome.", labels=["state"])
         for state, count in sorted(self._messages.items()):
             messages.add_metric([state], count)
         yield messages
         buckets = list(zip([*map(str, BOUNDS), "+Inf"], accumulate(self._late), strict=True))
         late = HistogramMetricFamily(
             "rota_lateness_seconds",
-            "From a slot's instant to the begin of its work; jitter counts.",
+            "Time from a slot's instant to the start of its work, including jitter.",
         )
         late.add_metric([], buckets, self._late_sum)
         yield late
 
     def _own(self) -> Iterator[Metric]:
-        """Yield what only this process knows."""
+        """Yield the metrics of this process."""
         from prometheus_client.core import (  # noqa: PLC0415 - slow to load
             CounterMetricFamily,
             GaugeMetricFamily,
         )
 
         build = GaugeMetricFamily(
-            "rota_build_info", "The version that answers.", labels=["version"]
+            "rota_build_info", "The version of this daemon.", labels=["version"]
         )
         build.add_metric([version("rota")], 1)
         yield build
@@ -146,11 +145,11 @@ class Metrics:
             return
         silent = GaugeMetricFamily(
             "rota_service_silent_seconds",
-            "Seconds since a loop of this daemon ended a step well.",
+            "Seconds since the last successful step of a daemon loop.",
             labels=["service"],
         )
         failures = CounterMetricFamily(
-            "rota_service_failures", "Steps of a loop that failed.", labels=["service"]
+            "rota_service_failures", "Failed steps of a daemon loop.", labels=["service"]
         )
         for service in daemon.services:
             silent.add_metric([service.name], service.silent_for)
@@ -161,18 +160,18 @@ class Metrics:
         if blocks is not None:
             yield CounterMetricFamily(
                 "rota_loop_blocks",
-                "Times that code blocked the event loop for more than a second.",
+                "Number of times that code blocked the event loop for more than a second.",
                 value=blocks.count,
             )
             yield CounterMetricFamily(
                 "rota_loop_blocked_seconds",
-                "Seconds that such code took altogether.",
+                "Total seconds of such blocks.",
                 value=blocks.seconds,
             )
 
 
 class _Families:
-    """The figures that stand in the store."""
+    """The metrics that are stored in the database."""
 
     def __init__(
         self, queue: QueueView, workers: list[WorkerView], skipped: dict[str, int], now: int
@@ -183,7 +182,7 @@ class _Families:
         self._now = from_micros(now)
 
     def gauges(self) -> Iterator[Metric]:
-        """Yield what is true now."""
+        """Yield the current values."""
         from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - slow to load
 
         def gauge(name: str, about: str, label: str, values: dict[str, float]) -> Metric:
@@ -201,28 +200,30 @@ class _Families:
             else 0.0
             for p in Pool
         }
-        yield gauge("rota_queue_depth", "Runs that are ready, by pool.", "pool", {**depth})
+        yield gauge("rota_queue_depth", "Ready runs, by pool.", "pool", {**depth})
         yield gauge("rota_queue_oldest_seconds", "Age of the oldest ready run.", "pool", ages)
         counts = {"later": queue.later, "held": queue.held, "waiting": queue.waiting}
-        yield gauge("rota_queue_waiting", "Runs that are not ready, by why.", "place", {**counts})
+        yield gauge(
+            "rota_queue_waiting", "Queued runs that are not ready, by reason.", "place", {**counts}
+        )
         alive = [w for w in self._workers if w.alive(self._now)]
         slots = {"used": queue.running, "total": sum(worker.slots for worker in alive)}
-        yield gauge("rota_slots", "Slots of the living workers, and runs in them.", "of", {**slots})
+        yield gauge(
+            "rota_slots", "Slots of living workers and their running runs.", "of", {**slots}
+        )
         unsent = {s.value: 0 for s in DeliveryState if s not in AT_REST}
         unsent |= dict(queue.unsent)
-        yield gauge("rota_deliveries_now", "Messages that are not sent.", "state", {**unsent})
+        yield gauge("rota_deliveries_now", "Messages that are not sent yet.", "state", {**unsent})
         skipped = {reason.value: self._skipped.get(reason.value, 0) for reason in LedgerReason}
-        yield gauge(
-            "rota_slots_skipped", "Slots in the ledger that did not run.", "reason", {**skipped}
-        )
+        yield gauge("rota_slots_skipped", "Slots that did not run.", "reason", {**skipped})
 
 
 class _Collector:
-    """Families that were made already."""
+    """Makes finished metric families available to the Prometheus client."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Sequence[Metric]:
-        """Return them."""
+        """Return the families."""
         return self._families

@@ -1,12 +1,11 @@
-"""Checks before a route: host, authentication, login backoff, sizes of bodies.
+"""Checks before routing: host names, authentication, login backoff, body sizes.
 
-A body is held whole while its command is carried out. Small ones are bounded by the number of
-requests; of the others only so many bytes are let in from one space, and of long ones, which few
-commands take, only as many as memory has for them. What has no length in its head counts as the
-longest that it may be. Bodies that are not small are read one after the other, because nothing else
-goes on while one is read.
+A body is held in memory while its command runs. Small bodies are limited by the number of requests.
+Larger ones are limited in total bytes for each space, and long ones, which few commands accept, in
+total. A body without a length counts with its maximum. Larger bodies are parsed one after the
+other, because parsing blocks the event loop.
 
-Everything is decided by headers alone, before a body is read and before a route is looked for.
+All these decisions use only the headers, before the body is read and the route is found.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from rota.errors import Invalid, RotaError, Unknown
 from rota.model.keys import KeyScope
 from rota.model.spaces import SpaceRole
 from rota.rules.permissions import Caller, check_scope
-from rota.runtime.event_loop import return_memory
+from rota.runtime.event_loop import release_memory
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
@@ -42,22 +41,22 @@ OPEN_TO_ALL = frozenset({HEALTH, "/readyz"})
 NO_ROUTE = "-"
 NO_SPACE = ""
 FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
-"""What a proxy adds: then a request comes from elsewhere."""
+"""Headers that a proxy adds; with one of them, a request comes from another machine."""
 MAX_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
 LONGEST_PATH = 8 << 10
 MAX_NUMBER = 15
-"""Digits of a Content-Length; Python reads no number of thousands."""
+"""Maximum digits of a Content-Length, because Python parses long numbers slowly."""
 BODY_SECONDS = 30.0
 MAX_REQUESTS_OF_SPACE = 500
-"""Requests of one member space that are under way at once, streams among them."""
+"""Simultaneous requests of one member space, including streams."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
 ALONE = frozenset(
     b"host authorization content-length content-type origin transfer-encoding idempotency-key "
     b"if-match rota-dry-run last-event-id".split()
 )
-"""Headers of which a request may have one."""
+"""Headers that may occur only once."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]{1,5})?")
 EVERY_ANSWER = (
     (b"x-content-type-options", b"nosniff"),
@@ -68,11 +67,11 @@ EVERY_ANSWER = (
 
 
 Entrances = Mapping[str, Callable[[str | None], Awaitable[Caller]]]
-"""What tells who comes in, at the paths that have an entrance of their own."""
+"""Authenticators for paths that do not use API keys alone."""
 
 
 class RequestRejected(RotaError):
-    """A request that gets no further than the guard."""
+    """A request that the middleware rejects."""
 
     def __init__(
         self, status: int, code: str, message: str, headers: Iterable[tuple[str, str]] = ()
@@ -85,16 +84,16 @@ class RequestRejected(RotaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedHosts:
-    """Which names this host goes by, and whose word about a client's address is believed."""
+    """The accepted host names, and the proxies whose forwarded addresses are trusted."""
 
     hosts: frozenset[str] = LOOPBACK
     proxies: frozenset[str] = field(default_factory=frozenset)
     metrics_open: bool = False
-    """Whether figures are shown without a key to whoever asks from this machine."""
+    """Whether metrics are available without a key on this machine."""
 
 
 class Middleware:
-    """An ASGI application around another one."""
+    """An ASGI application that wraps another one."""
 
     def __init__(
         self,
@@ -120,7 +119,7 @@ class Middleware:
         self.bodies = BodyLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or turn it away with one sentence."""
+        """Pass a request on or reject it with an error."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -150,18 +149,20 @@ class Middleware:
             await self._app(scope, bounded, send)
 
     def _crowd(self, scope: Scope) -> BodyLimitReached | None:
-        """Return why a member's request is not let in beside those that its space has under way."""
+        """Return an error if the member space has too many requests in progress."""
         caller: Caller | None = scope.get("caller")
         if caller is None or caller.role is SpaceRole.MAIN:
             return None
         if self._under_way[caller.space] < self._most_of_space:
             return None
-        message = f"{self._most_of_space} requests of your space are under way: let some end first"
+        message = (
+            f"{self._most_of_space} requests of your space are in progress: wait for some to finish"
+        )
         return BodyLimitReached(429, "too_many_requests", message)
 
     @contextmanager
     def _counting(self, space: str) -> Iterator[None]:
-        """Count a request as under way until the block is left."""
+        """Count a request as in progress within the block."""
         self._under_way[space] += 1
         try:
             yield
@@ -176,7 +177,7 @@ class Middleware:
             raise RequestRejected(*refused, [("retry-after", str(AGAIN_SECONDS))])
 
     def _noting(self, scope: Scope, send: Send) -> Send:
-        """Add what every answer says, and count it by its route."""
+        """Add the common response headers and count the response by route."""
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -187,7 +188,7 @@ class Middleware:
         return sending
 
     def _may_scrape(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
-        """Whether figures may be shown without a key."""
+        """Return whether a request may read metrics without a key."""
         if scope["path"] != METRICS or not self._trust.metrics_open:
             return False
         address = str((scope.get("client") or ("",))[0])
@@ -197,16 +198,16 @@ class Middleware:
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if _name_of(host) not in self._trust.hosts:
-            raise RequestRejected(421, "wrong_host", "this host does not go by that name")
+            raise RequestRejected(421, "wrong_host", "unknown host name")
         self._check_origin(headers, host)
         if b"transfer-encoding" in headers and b"content-length" in headers:
             raise RequestRejected(
-                400, "bad_request", "a body has one length: drop Transfer-Encoding"
+                400,
+                "bad_request",
+                "a request cannot have both Content-Length and Transfer-Encoding",
             )
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise RequestRejected(
-                415, "unsupported_media", "send the body as it is, without an encoding"
-            )
+            raise RequestRejected(415, "unsupported_media", "Content-Encoding is not supported")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise RequestRejected(400, "bad_request", "Content-Length must be a number")
@@ -221,16 +222,12 @@ class Middleware:
             )
 
     def _check_origin(self, headers: dict[bytes, bytes], host: str) -> None:
-        """Refuse what a browser sends for a page of somebody else."""
+        """Reject a cross-origin request of a browser."""
         origin = headers.get(b"origin")
         if origin is not None and _host_of(origin) != host:
-            raise RequestRejected(
-                403, "wrong_origin", "a page of another site may not ask this one"
-            )
+            raise RequestRejected(403, "wrong_origin", "cross-origin requests are not allowed")
         if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
-            raise RequestRejected(
-                403, "wrong_origin", "a page of another site may not ask this one"
-            )
+            raise RequestRejected(403, "wrong_origin", "cross-origin requests are not allowed")
 
     async def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         address = self._address(scope, headers)
@@ -251,11 +248,11 @@ class Middleware:
             ) from None
 
     def _way_in(self, scope: Scope) -> Callable[[str | None], Awaitable[Caller]]:
-        """Return what tells who comes in at a path."""
+        """Return the authenticator of a path."""
         return self._inside.get(scope["path"], self._entrance.caller_of)
 
     def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
-        """Return where a request comes from; only a trusted proxy may say that it is elsewhere."""
+        """Return the client address; only trusted proxies may forward another one."""
         client = scope.get("client")
         address = str(client[0]) if client else ""
         forwarded = headers.get(b"x-forwarded-for")
@@ -279,7 +276,7 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
 
 
 def _size(headers: dict[bytes, bytes]) -> int:
-    """Return how long a body may be, by the head of its request."""
+    """Return the maximum body size of a request from its headers."""
     if b"transfer-encoding" in headers:
         return LONGEST_BODY
     return int(headers.get(b"content-length", b"0"))
@@ -291,7 +288,7 @@ def _authorization(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _host_of(origin: bytes) -> str:
-    """Return the host and port that an Origin header names."""
+    """Return host and port of an Origin header."""
     try:
         return urlsplit(origin.decode("latin-1").lower()).netloc
     except ValueError:
@@ -301,13 +298,13 @@ def _host_of(origin: bytes) -> str:
 
 
 def _name_of(host: str) -> str:
-    """Return the name in a Host header, or nothing if it is not a name and a port."""
+    """Return the name in a Host header, or an empty text if it is invalid."""
     match = _HOST.fullmatch(host)
     return "" if match is None else match[1]
 
 
 def _bounded(receive: Receive, seconds: float, most: int) -> Receive:
-    """Read a body no longer, in bytes and in time, than any sound one is."""
+    """Wrap `receive` with limits on time and bytes."""
     size = 0
     done = False
     until: float | None = None
@@ -322,12 +319,14 @@ def _bounded(receive: Receive, seconds: float, most: int) -> Receive:
             async with asyncio.timeout_at(until):
                 message = await receive()
         except TimeoutError:
-            raise RequestRejected(408, "too_slow", f"a body comes within {seconds:g} s") from None
+            raise RequestRejected(
+                408, "too_slow", f"a body must arrive within {seconds:g} s"
+            ) from None
         if message["type"] == "http.request":
             size += len(message.get("body", b""))
             done = not message.get("more_body", False)
             if size > most:
-                advice = f"a body that does not say how long it is has at most {most} bytes"
+                advice = f"a body without a Content-Length has at most {most} bytes"
                 raise RequestRejected(413, "too_large", advice)
         return message
 
@@ -348,18 +347,18 @@ LONGEST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
 MAX_PLACES = 10_000
 PREFIX = 64
-"""A network of IPv6 is one place, however many addresses it has."""
+"""Networks of IPv6 are counted as one client, because a client has many addresses."""
 
 
 class LoginBackoff:
-    """Counts bad keys by place; a good key is never held up."""
+    """Counts invalid keys by client; a valid key is never delayed."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._places: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def waits(self, address: str) -> float:
-        """Return how many seconds a place has still to wait before its next guess."""
+        """Return the seconds until the next attempt of a client is allowed."""
         count, last = self._places.get(place_of(address), (0, 0.0))
         if count < FREE_GUESSES:
             return 0.0
@@ -367,7 +366,7 @@ class LoginBackoff:
         return max(0.0, last + wait - self._monotonic())
 
     def failed(self, address: str) -> None:
-        """Count a bad key."""
+        """Count an invalid key."""
         now = self._monotonic()
         place = place_of(address)
         count, last = self._places.pop(place, (0, now))
@@ -378,7 +377,7 @@ class LoginBackoff:
 
 
 def place_of(address: str) -> str:
-    """Return what counts as one place: an address of IPv4, a network of IPv6."""
+    """Return the unit that is counted: an IPv4 address or an IPv6 network."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -393,14 +392,14 @@ def place_of(address: str) -> str:
 SMALL_BODY = 64 << 10
 LONGEST_BODY = 1 << 20
 LONGER = {("POST", "/v1/threads/{thread_key}/messages"): 14 << 20}
-"""What takes more: 10 MiB of files are 13.4 MiB in base64, and there is a text beside them."""
+"""Commands with longer bodies: 10 MiB of files are 13.4 MiB in base64, plus a text."""
 LONGER_SCOPE = KeyScope.RUN
-"""What opens it: who lacks that is turned away before any of it is held."""
+"""Scope for longer bodies; without it a request is rejected before its body is read."""
 LONGEST_OF_ALL = max(LONGER.values())
 MAX_HELD = 2 * LONGEST_OF_ALL
-"""How many bytes of long bodies are held at once."""
+"""Total bytes of long bodies in memory."""
 MAX_BODY_BYTES_OF_SPACE = LONGEST_OF_ALL
-"""How many bytes of bodies that are not small are held at once for one space."""
+"""Total bytes of larger bodies in memory for one space."""
 AGAIN_SECONDS = 2
 _FIELD = re.compile(r"\\{\w+\\}")
 _LONGER = [
@@ -412,7 +411,7 @@ Read = TypeVar("Read")
 
 
 class BodyLimitReached(NamedTuple):
-    """Why a long body is not let in now."""
+    """A body is rejected because too many bytes are in memory."""
 
     status: int
     code: str
@@ -420,7 +419,7 @@ class BodyLimitReached(NamedTuple):
 
 
 def longest(method: str, path: str) -> int:
-    """Return how many bytes the body of a request may have."""
+    """Return the maximum body size of a route."""
     for known, pattern, most in _LONGER:
         if known == method and pattern.fullmatch(path):
             return most
@@ -428,7 +427,7 @@ def longest(method: str, path: str) -> int:
 
 
 class BodyLimiter:
-    """The bodies that are held now and are not small, by the space they came from."""
+    """The larger bodies in memory, by space."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
@@ -436,24 +435,26 @@ class BodyLimiter:
 
     @property
     def held(self) -> int:
-        """How many bytes are held."""
+        """The total number of bytes."""
         return self._held.total()
 
     def refusal(self, space: str, size: int) -> BodyLimitReached | None:
-        """Return why a body of so many bytes is not let in now; None if it is."""
+        """Return why a body cannot be accepted now, or None."""
         if size <= SMALL_BODY:
             return None
         if self._held[space] + size > MAX_BODY_BYTES_OF_SPACE:
-            message = f"your space sends long requests now: send it again in {AGAIN_SECONDS} s"
+            message = (
+                f"too many long requests of your space at once: try again in {AGAIN_SECONDS} s"
+            )
             return BodyLimitReached(429, "too_many_bodies", message)
         if size > LONGEST_BODY and self._long + size > MAX_HELD:
-            message = f"others send long requests now: send it again in {AGAIN_SECONDS} s"
+            message = f"too many long requests at once: try again in {AGAIN_SECONDS} s"
             return BodyLimitReached(503, "too_many_bodies", message)
         return None
 
     @contextmanager
     def holding(self, space: str, size: int) -> Iterator[None]:
-        """Count a body as held until the block is left."""
+        """Count a body within the block."""
         if size <= SMALL_BODY:
             yield
             return
@@ -468,20 +469,20 @@ class BodyLimiter:
             if self._held[space] <= 0:
                 del self._held[space]
             if long and not self._long:
-                return_memory()
+                release_memory()
 
 
 class Reading:
-    """Reads bodies that are not small in turn, and rests after each for as long as it took.
+    """Parses larger bodies one after the other, with a pause as long as each took.
 
-    A thread would not help: the parser keeps the interpreter to itself until it has ended.
+    A thread would not help, because the parser does not release the interpreter lock.
     """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def read(self, body: bytes, how: Callable[[bytes], Read]) -> Read:
-        """Return what a body says, unless it says too much."""
+        """Parse a body unless it has too many values."""
         if len(body) <= SMALL_BODY:
             return how(body)
         if has_too_many_values(body):

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of every command."""
+"""The OpenAPI 3.1 document of all commands."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ ERROR: dict[str, Any] = {
             "type": "object",
             "required": ["code", "message"],
             "properties": {
-                "code": {"type": "string", "description": "Stable; see the reference."},
-                "message": {"type": "string", "description": "One sentence for people."},
-                "field": {"type": "string", "description": "Which field is wrong."},
+                "code": {"type": "string", "description": "Stable code; see the reference."},
+                "message": {"type": "string", "description": "A message for people."},
+                "field": {"type": "string", "description": "The invalid field."},
                 "hint": {"type": "string", "description": "What to do next."},
             },
         }
     },
 }
 MEANINGS = {
-    "400": "Something in the request must change.",
-    "401": "Nobody knows who asks.",
-    "403": "This caller may not do it.",
-    "404": "There is no such thing, or not for this caller.",
-    "409": "It exists already and differs, or its state does not allow it.",
-    "412": "It has changed since the caller looked.",
+    "400": "The request is invalid.",
+    "401": "The caller is not authenticated.",
+    "403": "The caller lacks a permission.",
+    "404": "It does not exist, or is not visible to this caller.",
+    "409": "It exists and differs, or its state does not allow the operation.",
+    "412": "It has changed since the caller read it.",
     "413": "The request is too large.",
-    "415": "The body is not plain JSON.",
-    "429": "Too many wrong keys came from there, or one caller sends too much at once.",
-    "503": "It cannot be done now; the same request may succeed later.",
+    "415": "The body is not uncompressed JSON.",
+    "429": "Too many invalid keys from this client, or too many requests of one caller.",
+    "503": "A resource is not available now; the same request may succeed later.",
 }
 ALWAYS = ("400", "401", "403", "404", "429", "503")
 CHANGES = ("409", "413", "415")
@@ -54,43 +54,43 @@ DRY_RUN = {
     "name": "Rota-Dry-Run",
     "in": "header",
     "required": False,
-    "description": "`true` tries the change and takes it back: 204, and nothing was changed.",
+    "description": "`true` validates the change and rolls it back (204).",
     "schema": {"type": "string", "enum": ["true", "false"]},
 }
 IDEMPOTENCY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same request under the same key is carried out once.",
+    "description": "Repeated requests with the same key are executed once.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,256}$"},
 }
 IF_MATCH = {
     "name": "If-Match",
     "in": "header",
     "required": False,
-    "description": "The ETag of what the caller has seen; 412 if it has changed since.",
+    "description": "The ETag that the caller has read; 412 if it has changed since.",
     "schema": {"type": "string"},
 }
 LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "The cursor of the last event a client has seen; goes before `after`.",
+    "description": "The cursor of the last event that the client received; overrides `after`.",
     "schema": {"type": "string"},
 }
 EVENT = {
     "type": "object",
-    "description": "One event of the stream, as `text/event-stream` writes it.",
+    "description": "One event of the stream in the format `text/event-stream`.",
     "properties": {
         "id": {"type": "string", "description": "The cursor."},
-        "event": {"type": "string", "description": "Its name, or `reset`."},
+        "event": {"type": "string", "description": "The name of the event, or `reset`."},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
 }
 
 
 def describe_api() -> dict[str, Any]:
-    """Return the document that says what every command takes and gives."""
+    """Return the document with requests and responses of all commands."""
     commands = every_command()
     models: list[tuple[type[BaseModel], Any]] = [(c.takes, "validation") for c in commands]
     models += [(c.gives, "serialization") for c in commands]
@@ -111,7 +111,7 @@ def describe_api() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Rota",
-            "summary": "The duty roster for agents.",
+            "summary": "A self-hosted scheduler and durable queue for scripts and agents.",
             "version": version("rota"),
         },
         "security": [{"key": []}],
@@ -167,7 +167,7 @@ def _responses(command: Operation, gives: dict[str, Any]) -> dict[str, Any]:
     told = {"content": {"application/json": {"schema": gives}}}
     responses: dict[str, Any] = {str(command.status): {"description": "Done.", **told}}
     if command.writes:
-        responses["204"] = {"description": "It would be done; nothing was changed."}
+        responses["204"] = {"description": "The request is valid; nothing was changed."}
     codes = [*ALWAYS, *(CHANGES if command.method != "GET" else ())]
     if command.name in MATCHED:
         codes.append("412")
@@ -180,7 +180,7 @@ def _faults(codes: Iterable[str]) -> dict[str, Any]:
 
 
 def _following(route: StreamRoute) -> dict[str, Any]:
-    """Return what a route gives whose answer has no end."""
+    """Return the responses of a stream."""
     takes = route.takes.model_json_schema()
     fields = takes["properties"]
     named = set(re.findall(r"\{(\w+)\}", route.path))
@@ -194,10 +194,14 @@ def _following(route: StreamRoute) -> dict[str, Any]:
         for name, field in fields.items()
     ]
     given = {
-        "description": "Events, each with its cursor as `id`; `reset` says to read anew.",
+        "description": "Events with their cursors as `id`; after `reset` read the current state.",
         "content": {"text/event-stream": {"schema": EVENT}},
     }
-    over = {"204": {"description": "The run is over, and its end was seen."}} if named else {}
+    over = (
+        {"204": {"description": "The run has ended, and the client has received its last event."}}
+        if named
+        else {}
+    )
     return {
         "operationId": route.does.__name__,
         "summary": route.about.partition("\n")[0].rstrip("."),
@@ -211,7 +215,7 @@ def _following(route: StreamRoute) -> dict[str, Any]:
 
 
 def _download() -> dict[str, Any]:
-    """Return what the route of an artifact gives."""
+    """Return the responses of the artifact download."""
     fields = ArtifactSelector.model_json_schema()["properties"]
     about = getdoc(open_artifact) or ""
     given = {
@@ -233,7 +237,7 @@ def _download() -> dict[str, Any]:
 
 
 def _single(field: dict[str, Any]) -> dict[str, Any]:
-    """Return what a parameter may be; a query cannot say null, it leaves the parameter out."""
+    """Return the schema of a query parameter, which cannot be null."""
     kinds = field.get("anyOf")
     if kinds is None:
         return field
@@ -247,7 +251,7 @@ def _name(ref: dict[str, Any]) -> str:
 
 
 def _referred(*parts: object) -> set[str]:
-    """Return the schemas that others refer to."""
+    """Return the names of referenced schemas."""
     found: set[str] = set()
     todo: list[object] = list(parts)
     while todo:

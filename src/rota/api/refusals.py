@@ -1,7 +1,7 @@
-"""The log of refused requests, at most so many lines a second.
+"""The log of rejected requests, with a limit of lines a second.
 
-What a stranger can cause without a key must not fill a disk. What was left out is counted, and told
-with the next line or by `tell`.
+Clients without a key must not be able to fill the disk. Omitted lines are counted, and the next
+line or `tell` reports the number.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MOST_A_SECOND = 5
 LONGEST_PATH = 200
 LEFT_OUT = "left_out"
 SERVER = "uvicorn.error"
-"""Where the server itself tells of what is no request, or of too many connections."""
+"""The logger of uvicorn for invalid requests and connection limits."""
 
 
 class RefusalLimit(logging.Filter):
-    """Lets so many records a second through, and counts the rest."""
+    """Passes a limited number of records a second and counts the others."""
 
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, most: int = MOST_A_SECOND
@@ -36,7 +36,7 @@ class RefusalLimit(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is written; the first of a second says how many were not."""
+        """Return whether a record is written; the first of a second has the number omitted."""
         now = self._monotonic()
         if now >= self._until:
             self._until, self._told = now + 1.0, 0
@@ -49,13 +49,13 @@ class RefusalLimit(logging.Filter):
         return True
 
     def tell(self) -> None:
-        """Say how many were left out since the last line, if any were."""
+        """Log the number of omitted lines since the last line, if any."""
         if self._left_out and self._monotonic() >= self._until:
             log.info("api.refusals_left_out")
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Bound what is told of requests until the block is left."""
+        """Limit the log of requests within the block."""
         sources = (log, logging.getLogger(SERVER))
         for source in sources:
             source.addFilter(self)
@@ -67,16 +67,16 @@ class RefusalLimit(logging.Filter):
 
 
 def note_refusal(scope: Scope, status: int, code: str) -> None:
-    """Tell that a request went no further than the guard."""
+    """Log a rejected request."""
     client = scope.get("client")
     facts = {"status": status, "code": code, "address": str(client[0]) if client else ""}
     log.info("api.refused", extra={**_place(scope), **facts})
 
 
 def failed(scope: Scope, fault: Exception) -> HttpResponse:
-    """Tell of a fault that nobody foresaw, and return what its caller is answered."""
+    """Log an unexpected exception and return its response."""
     log.error("api.unexpected", extra=_place(scope), exc_info=fault)
-    error = {"code": "unexpected", "message": "something went wrong here; see the log"}
+    error = {"code": "unexpected", "message": "internal error; see the log of the daemon"}
     return HttpResponse.record(500, {"error": error})
 
 

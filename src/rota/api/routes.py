@@ -1,7 +1,7 @@
-"""Routes from the catalogue, shared reads, and the MCP endpoint.
+"""Routes from the catalogue, request coalescing and the MCP endpoint.
 
-Whoever asks gets an answer that was begun after they asked: a look that is under way is never
-joined, but everybody who comes meanwhile shares the next one.
+Equal read requests share one query. A request never shares a query that started before it: it waits
+for the next one, together with all others that arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ REHEARSAL = {None: False, b"false": False, b"true": True}
 MOST_QUERIES = 100
 DOCUMENT = "/v1/openapi.json"
 READY = "/readyz"
-NOTHING_HERE = "there is nothing here: see /v1/openapi.json"
+NOTHING_HERE = "unknown path: see /v1/openapi.json"
 
 Page = Callable[[Scope, Receive], Awaitable[HttpResponse | EventStreamResponse | Download]]
 
@@ -78,11 +78,11 @@ class _Route:
     command: Operation
     pattern: re.Pattern[str]
     whole: frozenset[str]
-    """The fields that are whole numbers in the path."""
+    """The integer fields of the path."""
 
 
 class HttpApi:
-    """Answers requests that the guard has let through."""
+    """Handles authenticated requests."""
 
     def __init__(self, house: AppContext, pages: dict[str, Page] | None = None) -> None:
         self._house = house
@@ -104,15 +104,15 @@ class HttpApi:
         self.downloads = Downloads()
 
     async def close(self) -> None:
-        """Let clients go whose answer has no end."""
+        """Close all event streams."""
         await self._hub.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         page = self._pages.get(scope["path"], self._reply)
         try:
             reply = await page(scope, receive)
-        except RequestRejected as fault:  # in the middle of a body, of which the rest is not wanted
+        except RequestRejected as fault:  # the rest of the body is not wanted
             reply = HttpResponse.record(
                 fault.status, fault_record(fault), [("connection", "close")]
             )
@@ -184,7 +184,7 @@ class HttpApi:
         return self.downloads.begin(opened, receive)
 
     async def _figures(self, scope: Scope) -> HttpResponse:
-        """Return figures; who comes without a key was let through by the guard."""
+        """Return the metrics; the middleware has checked access without a key."""
         scope["route"] = f"GET {METRICS}"
         if "caller" in scope:
             check_scope(_caller(scope), KeyScope.READ)
@@ -203,7 +203,7 @@ class HttpApi:
     async def _look(
         self, command: Operation, office: RequestContext, asked: BaseModel
     ) -> HttpResponse:
-        """Answer a question together with everybody who sees the same and asks the same."""
+        """Run a read command, shared with equal requests of the same visibility."""
         seen_as = (office.caller.role, office.caller.space)
         question = (command.name, seen_as, asked.model_dump_json())
 
@@ -232,13 +232,13 @@ class HttpApi:
             return await self._sharing.ask((READY, None, ""), self._ready)
         allowed = sorted(set(self._allowed(path)))
         if allowed:
-            message = f"{method} is not possible here: {', '.join(allowed)} is"
+            message = f"{method} is not allowed here: {', '.join(allowed)} is"
             error = {"code": "method_not_allowed", "message": message}
             return HttpResponse.record(405, {"error": error}, [("allow", ", ".join(allowed))])
         return HttpResponse.record(404, {"error": {"code": "not_found", "message": NOTHING_HERE}})
 
     async def _ready(self) -> HttpResponse:
-        """Tell everybody what this daemon cannot do, without what only its people may know."""
+        """Return readiness with reasons but without confidential details."""
         house = self._house
         services = [] if house.daemon is None else house.daemon.services
         found = await readiness(house.store, services)
@@ -265,7 +265,7 @@ class HttpApi:
             if command.method not in BODIES:
                 return command.takes.model_validate_strings({**_query(scope), **found.named})
             if scope["query_string"]:
-                raise Invalid("query", "", "say everything in the body")
+                raise Invalid("query", "", "put all fields into the body")
             return await self._reading.read(
                 await whole_body(receive), partial(self._said, command, found.named)
             )
@@ -273,7 +273,7 @@ class HttpApi:
             raise validation_error(fault) from None
 
     def _said(self, command: Operation, named: dict[str, str], body: bytes) -> BaseModel:
-        """Read a body together with what stands in the path, and hold a long one only once."""
+        """Parse the body and path fields, and hold a long body only once."""
         if not named:
             return command.takes.model_validate_json(body or b"{}", strict=True)
         said = _object(body)
@@ -281,7 +281,7 @@ class HttpApi:
         route = next(route for route in self._routes if route.command is command)
         for name, value in named.items():
             if name in said:
-                raise Invalid(name, said[name], "it stands in the path already")
+                raise Invalid(name, said[name], "it is already in the path")
             whole = name in route.whole and value.isascii() and value.isdigit()
             said[name] = int(value) if whole and len(value) <= len(str(2**63)) else value
         together = to_json(said)
@@ -290,10 +290,10 @@ class HttpApi:
 
 
 def _rehearsal(said: bytes | None) -> bool:
-    """Return whether nothing is to change; a word that is not known must not change anything."""
+    """Return whether the request is a dry run; an unknown value is an error."""
     found = REHEARSAL.get(said)
     if found is None:
-        raise Invalid("Rota-Dry-Run", said, "say `true` or `false`")
+        raise Invalid("Rota-Dry-Run", said, "use `true` or `false`")
     return found
 
 
@@ -314,7 +314,7 @@ def _query(scope: Scope) -> dict[str, str]:
             text, keep_blank_values=True, max_num_fields=MOST_QUERIES, errors="strict"
         )
     except ValueError:
-        raise Invalid("query", "", "it cannot be read") from None
+        raise Invalid("query", "", "it cannot be parsed") from None
     found: dict[str, str] = {}
     for name, value in pairs:
         if name in found:
@@ -345,13 +345,13 @@ Answer = TypeVar("Answer")
 
 
 class RequestCoalescer(Generic[Answer]):
-    """Answers equal questions together."""
+    """Answers equal requests with one query."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, asyncio.Future[Answer] | None] = {}
 
     async def ask(self, question: Hashable, look: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return the answer of a look that begins now or later."""
+        """Return the result of a query that starts now or later."""
         if question not in self._waiting:
             self._waiting[question] = None
             try:
@@ -364,7 +364,7 @@ class RequestCoalescer(Generic[Answer]):
         return await asyncio.shield(following)
 
     def _go_on(self, question: Hashable, look: Callable[[], Awaitable[Answer]]) -> None:
-        """Look again for those who came meanwhile."""
+        """Run the query again for requests that arrived meanwhile."""
         following = self._waiting[question]
         if following is None:
             del self._waiting[question]
@@ -380,7 +380,7 @@ class RequestCoalescer(Generic[Answer]):
     ) -> None:
         try:
             answer = await look()
-        except Exception as fault:  # noqa: BLE001 - handed to everybody who waits for it
+        except Exception as fault:  # noqa: BLE001 - passed to all waiting requests
             following.set_exception(fault)
             following.exception()
         else:
@@ -394,20 +394,20 @@ SESSION = "mcp-session-id"
 
 
 class McpEndpoint:
-    """Answers what the guard has let through to the desk."""
+    """Passes authenticated messages to the agent API."""
 
     def __init__(self, tools: McpSession) -> None:
         self._tools = tools
         self._reading = Reading()
 
     async def __call__(self, scope: Scope, receive: Receive) -> HttpResponse:
-        """Return the answer to one request."""
+        """Return the response to one message."""
         method = scope["method"] if scope["method"] in {"GET", "POST", "DELETE"} else NO_ROUTE
         scope["route"] = f"{method} {MCP_PATH}"
-        if scope["method"] == "DELETE":  # nothing is kept of a session
+        if scope["method"] == "DELETE":  # sessions have no state
             return HttpResponse(204, b"")
         if scope["method"] != "POST":
-            error = {"code": "method_not_allowed", "message": f"say it with {ALLOWED}"}
+            error = {"code": "method_not_allowed", "message": f"use {ALLOWED}"}
             return HttpResponse.record(405, {"error": error}, [("allow", ALLOWED)])
         body = await whole_body(receive)
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -420,7 +420,7 @@ class McpEndpoint:
         try:
             message = await self._reading.read(body, partial(from_json, allow_inf_nan=False))
         except ValueError:
-            fault = {"code": PARSE, "message": "that is not JSON, or too deep"}
+            fault = {"code": PARSE, "message": "invalid JSON, or nested too deeply"}
             return HttpResponse.record(400, {"jsonrpc": "2.0", "id": None, "error": fault})
         answer = await self._tools.answer(message, scope["caller"], beside)
         if answer.record is None:

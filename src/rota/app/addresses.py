@@ -1,4 +1,4 @@
-"""Addresses of stores, and the store of an address."""
+"""Addresses of stores, and the store for an address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADVICE = "write sqlite:///path/to/file.db, postgresql://user@host/name or memory
 
 
 def check_address(address: str) -> str:
-    """Return an address that names a kind of store, or refuse it; nothing is opened."""
+    """Return a valid address or refuse it; nothing is opened."""
     sqlite = address.startswith("sqlite:///") and address != "sqlite:///"
     if address == "memory:" or sqlite or address.startswith(("postgresql://", "postgres://")):
         return address
@@ -21,12 +21,12 @@ def check_address(address: str) -> str:
 
 
 def hidden_password(address: str) -> str:
-    """Return an address as it may be shown."""
+    """Return an address without its password, for display."""
     return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", address)
 
 
 def store_at(address: str, clock: Clock) -> Database:
-    """Return the store an address names, not yet open."""
+    """Return the store for an address, not opened."""
     if address == "memory:":
         from rota.store.sqlite.database import MemoryDatabase  # noqa: PLC0415 - the driver is heavy
 

@@ -1,7 +1,7 @@
 """The process that evaluates patterns and schemas of checks, and can be ended.
 
-It reads one question from its input, answers it in one line of JSON, and ends. Its processor time
-and its memory are bounded, so it ends also if nobody waits for it any more.
+It reads one question from standard input, prints one line of JSON, and exits. Its processor time
+and memory are limited, so it also ends if nobody waits for it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ PROCESSOR_SECONDS = 2
 MEMORY = 1 << 29
 NICENESS = 10
 LONGEST_FAULT = 500
-NOT_JSON = "the result is no JSON"
+NOT_JSON = "the result is not JSON"
 
 
 def check_patterns(patterns: Sequence[str]) -> tuple[int, str] | None:
-    """Return which pattern is no regular expression, and why; None if all are."""
+    """Return the index of the first invalid pattern and the reason, or None."""
     for n, pattern in enumerate(patterns):
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as fault:
-            return n, f"this is no regular expression: {fault}"
+            return n, f"invalid regular expression: {fault}"
     return None
 
 
 def search(pattern: str, text: str) -> bool:
-    """Whether a pattern is found in a text."""
+    """Return whether a pattern matches somewhere in a text."""
     return re.search(pattern, text) is not None
 
 
 def check_result(schema: object, result: str | None) -> list[str]:
-    """Return in what a result does not fit a schema; nothing if it does."""
+    """Return how a result violates a schema; empty if it matches."""
     try:
         value = value_of(result)
     except ValueError:

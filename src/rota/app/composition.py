@@ -1,4 +1,4 @@
-"""Everything put together from settings: store, supervisor, attempts, gateway."""
+"""Composition from settings: store, supervisor, attempts, gateway."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MOST_PLANNINGS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """What a single pass did."""
+    """The counts of a single pass."""
 
     schedules: int
     processed: int
@@ -71,7 +71,7 @@ class PassResult:
 
 @asynccontextmanager
 async def open_store(settings: Settings) -> AsyncIterator[Database]:
-    """Open the store that settings name, with the space `main` in it, and close it again."""
+    """Open the store of the settings, create the space `main`, and close the store afterwards."""
     arm(settings.fault)
     _make_home(settings)
     store = store_at(settings.store, SystemClock())
@@ -84,14 +84,14 @@ async def open_store(settings: Settings) -> AsyncIterator[Database]:
 
 
 def closed_store(settings: Settings) -> Database:
-    """Return the store that settings name as it is, with a home to live in."""
+    """Return the store of the settings, not opened, with its home folder."""
     _make_home(settings)
     return store_at(settings.store, SystemClock())
 
 
 @asynccontextmanager
 async def open_store_read_only(settings: Settings) -> AsyncIterator[Database]:
-    """Open the store that settings name for reading alone, and close it again."""
+    """Open the store of the settings for reading, and close it afterwards."""
     store = store_at(settings.store, SystemClock())
     await store.open_read_only()
     try:
@@ -101,13 +101,13 @@ async def open_store_read_only(settings: Settings) -> AsyncIterator[Database]:
 
 
 def _make_home(settings: Settings) -> None:
-    """Create the home folder where the store lives in it; any other folder must exist."""
+    """Create the home folder if the store is in it; any other folder must exist."""
     if settings.store.startswith(f"sqlite:///{settings.home}"):
         make_home(settings)
 
 
 def make_home(settings: Settings) -> None:
-    """Create the home folder, which only its owner may look into."""
+    """Create the home folder with access for its owner only."""
     try:
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as fault:
@@ -125,7 +125,7 @@ async def _make_main(store: Store, timezone: str) -> None:
 
 @contextmanager
 def inprocess_runner(settings: Settings) -> Iterator[Runner]:
-    """Give a runner for callables named by their dotted path, and let go of its threads."""
+    """Yield a runner for callables by dotted path, and release its threads afterwards."""
     runner = InProcessRunner({}, threads=settings.threads, allow_dotted=True)
     try:
         yield runner
@@ -141,7 +141,7 @@ def make_supervisor(
     passes: AttemptTokens | None = None,
     mailboxes: MailboxService | None = None,
 ) -> Supervisor:
-    """Return a crew for callables, agents and scripts, which sends messages to the log."""
+    """Return a supervisor for callables, agents and scripts, which sends messages to the log."""
     me = this_process()
     wanted = SupervisorSettings(
         worker_id=me.worker_id,
@@ -175,7 +175,7 @@ def make_supervisor(
 
 
 async def apply_limits(store: Store, settings: Settings) -> None:
-    """Write the limits that settings name; a default only where no limit stands yet."""
+    """Write the limits of the settings; a default only if there is no limit."""
     standing = {(limit.scope, limit.key) for limit in await store.read(list_limits)}
     wanted = [
         ("limit_foreground", LimitScope.POOL, Pool.FOREGROUND),
@@ -197,7 +197,7 @@ async def apply_limits(store: Store, settings: Settings) -> None:
 async def single_pass(
     settings: Settings, store: Store, most: int | None, mailboxes: MailboxService | None = None
 ) -> PassResult:
-    """Plan what is due, run what is ready (at most `most` runs), deliver, and end."""
+    """Plan what is due, run at most `most` ready runs, deliver, and return."""
     rationed = _Rationed(store, most)
     with inprocess_runner(settings) as runner:
         crew = make_supervisor(
@@ -253,20 +253,20 @@ class _Rationed:
 
 
 def database_exists(settings: Settings) -> bool:
-    """Whether there is something to read; true for every store that is not a file."""
+    """Return whether the database exists; always true for a store that is not a file."""
     if not settings.store.startswith("sqlite:///"):
         return True
     return Path(settings.store.removeprefix("sqlite:///")).expanduser().exists()
 
 
 def make_artifact_store(settings: Settings) -> ArtifactStore:
-    """Return where the files are that runs of this home have left."""
+    """Return the artifacts of this home."""
     return LocalArtifactStore(settings.home.absolute())
 
 
 @cache
 def probes_of(settings: Settings) -> Probes:
-    """Return what looks and evaluates for checks: a process has one, whose seats all share."""
+    """Return the probes of checks; a process has one object for all its attempts."""
     return LocalProbes(settings.home, inside=settings.check_inside)
 
 
@@ -279,7 +279,7 @@ def make_attempt_runner(
     passes: AttemptTokens | None = None,
     mailboxes: MailboxService | None = None,
 ) -> AttemptRunner:
-    """Return what runs agents and scripts under keepers of this home."""
+    """Return the runner of agents and scripts under the keepers of this home."""
     sites = LocalSiteChecker(settings)
     secrets = load_secrets(settings)
     ways = make_attempt_gateway(settings, secrets)
@@ -310,7 +310,7 @@ def make_attempt_runner(
 
 
 def usual_bounds(settings: Settings) -> ResourceLimits:
-    """Return what programs are held to whose task says nothing."""
+    """Return the default resource limits of programs."""
     idle = settings.idle_timeout
     return ResourceLimits(
         hard_seconds=settings.timeout.total_seconds(),
@@ -323,7 +323,7 @@ PROGRAM = "rota.gateway.server"
 
 
 def make_attempt_gateway(settings: Settings, secrets: LocalSecretStore) -> AttemptGateway:
-    """Return how attempts of this home are led to the gateway; it hears of every new secret."""
+    """Return the access of attempts to the gateway, which follows changes of secrets."""
     python = Interpreter.running()
     gateway = GatewayClient(
         settings.home / GATEWAY,
@@ -348,28 +348,28 @@ def _upstreams(secrets: LocalSecretStore) -> Callable[[], list[Upstream]]:
     return known
 
 
-IN_MEMORY = "a store in memory cannot be asked in SQL: use a file or PostgreSQL"
+IN_MEMORY = "SQL is not available for a store in memory: use a file or PostgreSQL"
 NO_ROLE = (
     "SQL is off: run what `rota sql role` prints in the database, then set sql_url to that role"
 )
 
 
 class NoSqlConsole:
-    """Refuses, where there is nothing that can be asked safely."""
+    """Refuses all queries where no safe console is available."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
     async def ask(self, inquiry: SqlQuery) -> SqlResult:  # noqa: ARG002 - the port's shape
-        """Say why not."""
+        """Raise the reason."""
         raise SqlRefused(self._why)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 def make_sql_console(settings: Settings) -> SqlConsole:
-    """Return what answers SQL about the store that settings name; nothing is opened yet."""
+    """Return the SQL console for the store of the settings; nothing is opened yet."""
     if settings.store == "memory:":
         return NoSqlConsole(IN_MEMORY)
     if settings.store.startswith("sqlite:///"):
@@ -385,14 +385,14 @@ def make_sql_console(settings: Settings) -> SqlConsole:
 
 
 def sql_role_ddl(role: str | None = None) -> str:
-    """Return what an administrator of PostgreSQL runs to switch SQL on."""
+    """Return the SQL that an administrator of PostgreSQL runs to enable the console."""
     from rota.store.postgres.sql_console import ROLE, role_ddl  # noqa: PLC0415
 
     return role_ddl(role or ROLE)
 
 
 def command_limits(settings: Settings) -> CommandLimits:
-    """Return what the settings say that every door holds to."""
+    """Return the limits of the settings that apply to every interface."""
     return CommandLimits(
         warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
         calls=frozenset(settings.calls),

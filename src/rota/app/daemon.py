@@ -16,31 +16,33 @@ from rota.runtime.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 WRITING_SECONDS = 10.0
-"""Beyond the drain, how long writing down what ended may take; the store may be gone."""
+"""After the drain, time to record outcomes; the store may be unavailable."""
 LAST_SECONDS = 2.0
-"""After the drain, how long the loops may take to end before they are left behind."""
+"""After the drain, time for the loops to end before they are abandoned."""
 
 
 class DaemonExit(Enum):
     """How a daemon ended."""
 
-    DRAINED = "everything that ran has ended or was given back"
-    LEFT_BEHIND = "a function that cannot be stopped was still running; its run is given back later"
+    DRAINED = "everything has ended or was returned to the queue"
+    LEFT_BEHIND = (
+        "a function that cannot be stopped is still running; its run is returned to the queue later"
+    )
     INTERRUPTED = "a second interrupt stopped everything at once"
 
 
 class Daemon:
-    """Works with one crew at a time, until a signal ends it.
+    """Runs one supervisor at a time until a signal ends the daemon.
 
-    SIGTERM or one SIGINT drains, a second SIGINT stops at once. A stop that a person asks for ends
-    the crew and not the daemon: its doors stay open, and a start brings a new crew.
+    SIGTERM or one SIGINT drains, a second SIGINT stops at once. `rota stop` ends the supervisor and
+    not the daemon: its interfaces stay open, and `rota start` creates a new supervisor.
     """
 
     def __init__(self, make_crew: Callable[[], Supervisor]) -> None:
         self._make_crew = make_crew
         self._crew: Supervisor | None = None
         self.worker: str | None = None
-        """Which worker is its own; what is kept goes on in its name when that has stopped."""
+        """The worker of this daemon; kept attempts continue under its name when it has stopped."""
         self._stops = _Stops()
         self._wanted = True
         self._changed = asyncio.Event()
@@ -48,20 +50,20 @@ class Daemon:
 
     @property
     def services(self) -> Sequence[Poller]:
-        """What keeps going while it works."""
-        return [] if self._crew is None else self._crew.services
+        """The loops of the current supervisor."""
+        return [] if self._crew is None else self._crew.pollers
 
     @property
     def blocks(self) -> LoopBlocks | None:
-        """What has blocked its loop since its crew began; None without a crew."""
+        """Blocks of the event loop since the supervisor started; None without one."""
         return None if self._crew is None else self._crew.blocks
 
     def start(self) -> None:
-        """Work again, as soon as an earlier stop has ended; nothing happens if it does."""
+        """Start a supervisor as soon as an earlier stop has ended; no effect if it is running."""
         self._want(True)
 
     def stop(self) -> None:
-        """Take nothing new and let what runs end; nothing happens if it has stopped."""
+        """Claim nothing more and let running work end; no effect if it is stopped."""
         self._want(False)
 
     def _want(self, wanted: bool) -> None:
@@ -73,7 +75,7 @@ class Daemon:
             self.state = "stopping"
 
     async def serve(self, ready: Callable[[], object]) -> DaemonExit:
-        """Work until a signal."""
+        """Run until a signal."""
         loop = asyncio.get_running_loop()
         first = self._make_crew()
         await first.start()
@@ -93,7 +95,7 @@ class Daemon:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def _work(self, crew: Supervisor) -> DaemonExit | None:
-        """Let a crew work until somebody wants it to stop; None if the daemon is to go on."""
+        """Run a supervisor until it should stop; return None if the daemon continues."""
         self._crew, self.worker, self.state = crew, crew.worker.id, "working"
         working = asyncio.get_running_loop().create_task(crew.run())
         try:
@@ -110,7 +112,7 @@ class Daemon:
             self._crew, self.state = None, "stopped"
 
     async def _rest(self, crew: Supervisor, working: asyncio.Task[None]) -> DaemonExit | None:
-        """End a crew while the daemon goes on; a signal meanwhile ends both within the bound."""
+        """End a supervisor while the daemon continues; a signal ends both within the time limit."""
         stopping = asyncio.get_running_loop().create_task(crew.stop(to_the_end=True))
         await self._until(lambda: False, stopping)
         if self._stops.asked.is_set():
@@ -122,7 +124,7 @@ class Daemon:
         return None
 
     async def _next_crew(self) -> Supervisor | None:
-        """Wait until a crew is wanted, and return it; None once a signal has come."""
+        """Wait until a supervisor is wanted and return it; None after a signal."""
         while True:
             await self._until(lambda: self._wanted)
             if self._stops.asked.is_set():
@@ -137,7 +139,7 @@ class Daemon:
                 return crew
 
     async def _until(self, agreed: Callable[[], bool], *tasks: asyncio.Task[None]) -> None:
-        """Wait for a wish, a signal or the end of one of the tasks."""
+        """Wait for a request, a signal or the end of one of the tasks."""
         loop = asyncio.get_running_loop()
         while not (agreed() or self._stops.asked.is_set() or any(task.done() for task in tasks)):
             self._changed.clear()
@@ -180,18 +182,18 @@ class Daemon:
 
 
 class _Stops:
-    """What signals have asked for."""
+    """The signals that were received."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
 
     def drain(self) -> None:
-        """End what runs, within the bound."""
+        """Drain within the time limit."""
         self.asked.set()
 
     def interrupt(self) -> None:
-        """Drain at the first time, stop at once at the second."""
+        """Drain at the first call, stop at once at the second."""
         if self.asked.is_set():
             self.at_once.set()
         self.asked.set()

@@ -1,7 +1,7 @@
-"""The address file of a daemon: where the daemon of a home answers.
+"""The address file of a daemon, by which commands find it.
 
-A process number says nothing of who has it now, nor an address of who answers there. A lock ends
-with the process, however that ends; while it is held, the address is that daemon's.
+A process number may belong to another process, and another program may answer at the address. A
+lock ends with its process, so while it is held, the address is that of the daemon.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class DaemonAddress(NamedTuple):
-    """Where a daemon is, and which process."""
+    """Address and process of a daemon."""
 
     url: str
     pid: int
@@ -30,7 +30,7 @@ class DaemonAddress(NamedTuple):
 
 @contextmanager
 def announce(home: Path, url: str) -> Iterator[None]:
-    """Leave word of a daemon in its home while the block goes on."""
+    """Announce a daemon in its home within the block."""
     path = home / PLACE
     text = json.dumps({"url": url, "pid": os.getpid()}) + "\n"
     try:
@@ -48,7 +48,7 @@ def announce(home: Path, url: str) -> Iterator[None]:
 
 
 def _left(path: Path, text: str) -> int:
-    """Write a file that is locked before anybody can find it, and return it open."""
+    """Write a file that is locked before it is visible, and return its descriptor."""
     begun = path.with_name(f".{path.name}.{os.getpid()}")
     file = os.open(begun, WRITE, PRIVATE)
     try:
@@ -62,7 +62,7 @@ def _left(path: Path, text: str) -> int:
 
 
 def find_daemon_address(home: Path) -> DaemonAddress | None:
-    """Return the word that the daemon of a home has left, if that is there."""
+    """Return the address of a running daemon of a home, or None."""
     try:
         with (home / PLACE).open("rb") as file:
             if _is_held(file.fileno()):

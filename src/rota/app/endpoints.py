@@ -1,8 +1,7 @@
-"""What a daemon opens to others: HTTP API, agent API and mailboxes.
+"""The endpoints of a daemon: HTTP API, agent API and mailboxes.
 
-Programs are told its address when they start and may outlive the daemon, so that it stays the same
-wherever it can: a port that was there before is tried first, and the socket lies in a folder of its
-own, which is what walls show of it.
+Programs get the address when they start and may outlive the daemon, so it should not change: the
+previous port is tried first. The socket is in a folder of its own, which isolated programs see.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ from rota.store.store import Store
 log = logging.getLogger(__name__)
 
 NOTE_SECONDS = 30.0
-NOTHING_ELSE = {"code": "not_found", "message": f"there is nothing here but {MCP_PATH}"}
+NOTHING_ELSE = {"code": "not_found", "message": f"this endpoint serves only {MCP_PATH}"}
 
 
 def place_of(settings: Settings) -> ListenAddress:
-    """Return where the settings want the door."""
+    """Return the listen address of the settings."""
     return ListenAddress(
         host=settings.host,
         port=settings.port,
@@ -81,7 +80,7 @@ async def open_http_api(
     daemon: DaemonControl | None = None,
     passes: LocalAttemptTokens | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the API until the block is left, and the desk with it; gives its address."""
+    """Serve the API and the agent API within the block; yields the URL."""
     make_home(settings)
     passes = passes or LocalAttemptTokens(settings.home, store)
     place = replace(place_of(settings), before=last_port(settings.home))
@@ -138,9 +137,9 @@ async def open_http_api(
 
 
 class _Built:
-    """The application, built when it is first asked for: most daemons start and are left alone.
+    """The application, built at the first request, because most daemons are never asked.
 
-    It is built beside the loop, on which the work of the daemon goes on.
+    It is built in a thread, so that the event loop continues.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class _Built:
         await app(scope, receive, send)
 
     async def desk_alone(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer where there is nothing but the desk."""
+        """Handle requests where only the agent API is available."""
         app = await self._ready()
         if scope["path"] == MCP_PATH:
             await app(scope, receive, send)
@@ -166,12 +165,12 @@ class _Built:
             await HttpResponse.record(404, {"error": NOTHING_ELSE}).send(send)
 
     async def at_desk(self, authorization: str | None) -> Caller:
-        """Return who comes to the desk, by a pass or a key."""
+        """Return the caller of an attempt token or a key."""
         await self._ready()
         return await self._either(authorization)
 
     async def attempt_at_desk(self, authorization: str | None) -> Caller:
-        """Return who comes to the desk, by a pass alone."""
+        """Return the caller of an attempt token."""
         await self._ready()
         return await self._by_pass(authorization)
 
@@ -201,7 +200,7 @@ class _Built:
         return api
 
     async def close(self) -> None:
-        """Let clients go whose answer has no end."""
+        """Close all event streams."""
         if self._close is not None:
             await self._close()
 
@@ -226,9 +225,9 @@ PRIVATE = 0o600
 async def open_agent_api(
     home: Path, app: App, place: ListenAddress, url: str, passes: LocalAttemptTokens
 ) -> AsyncIterator[None]:
-    """Let programs reach the desk until the block is left; `url` is where the door is.
+    """Serve the agent API for programs within the block; `url` is the address of the API.
 
-    A door that others can reach, or that speaks TLS, is not theirs: they have one on loopback.
+    If the API is public or uses TLS, programs get an endpoint of their own on loopback.
     """
     (home / FOLDER).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     _note_port(home / PORT, url)
@@ -256,12 +255,12 @@ async def open_agent_api(
 
 
 def last_port(home: Path) -> int | None:
-    """Return the port that the door of a home had before."""
+    """Return the previous port of a home."""
     return _noted(home / PORT)
 
 
 def _opened(home: Path) -> socket.socket | None:
-    """Return the desk's socket, unless another daemon answers there or its path is too long."""
+    """Return the socket of the agent API; None if it is in use or its path is too long."""
     place = agent_api_socket(home)
     if place is None:
         log.warning("desk.path_too_long", extra={"home": str(home)})
@@ -313,7 +312,7 @@ PORTS: Sequence[int] = (1024, 65_535)
 
 @contextmanager
 def open_mailboxes(settings: Settings, store: Store) -> Iterator[MailboxManager]:
-    """Give the post office of a home, and close it."""
+    """Yield the mailboxes of a home, and close them afterwards."""
     redactor = load_secrets(settings).redactor
     store = with_redaction(store, redactor)
     house = AppContext(
@@ -336,7 +335,7 @@ def open_mailboxes(settings: Settings, store: Store) -> Iterator[MailboxManager]
 
 
 class LazyAgentApi:
-    """The desk, made when it is first asked: daemons that run no programs do without it."""
+    """The agent API, created at its first use, because many daemons run no programs."""
 
     def __init__(self, house: AppContext, pace: RateLimiter) -> None:
         self._house = house
@@ -347,7 +346,7 @@ class LazyAgentApi:
     async def serve(
         self, held: AttemptIdentity, verb: str, fields: Mapping[str, Any], request_id: str
     ) -> dict[str, Any]:
-        """Return the desk's answer."""
+        """Return the answer of the agent API."""
         if self._desk is None:
             async with self._lock:
                 if self._desk is None:

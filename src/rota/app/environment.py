@@ -1,4 +1,4 @@
-"""Environment variables that are read before any settings; this loads next to nothing."""
+"""Environment variables that are read before the settings; this module imports very little."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 PREFIX = "ROTA_"
 DEFAULT_HOME = "~/.rota"
 OF_COMMANDS = ("home", "url", "key", "thread_key")
-"""Variables that are no settings."""
+"""Variables that are not settings."""
 
 OF_ENGINES = (
     "HOME",
@@ -25,7 +25,7 @@ OF_TERMINALS = ("TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "HOME")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnvironment:
-    """The variables that say where a daemon is and who asks."""
+    """The variables that identify daemon and caller."""
 
     home: Path
     url: str | None
@@ -36,7 +36,7 @@ class CommandEnvironment:
 
 
 def read_environment(home: str | None = None) -> CommandEnvironment:
-    """Read the variables of a command line; a home that was typed wins."""
+    """Read the variables of a command line; the option --home takes precedence."""
     return CommandEnvironment(
         home=home_folder(home),
         color=not os.environ.get("NO_COLOR"),
@@ -48,32 +48,32 @@ def read_environment(home: str | None = None) -> CommandEnvironment:
 
 
 def home_folder(typed: str | None = None) -> Path:
-    """Return the home folder: the one typed, that of ROTA_HOME, or ~/.rota."""
+    """Return the home folder: the option, ROTA_HOME, or ~/.rota."""
     return Path(typed or _variable("home") or DEFAULT_HOME).expanduser().absolute()
 
 
 def home_was_named(typed: str | None) -> bool:
-    """Tell whether somebody has said where the home is, so that it is not the usual one."""
+    """Return whether the home folder was named, by option or variable."""
     return bool(typed or _variable("home"))
 
 
 def offered_variables() -> dict[str, str]:
-    """Return the environment from which programs may be given something, by name."""
+    """Return the environment from which programs may get variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
 
 
 def engine_environment() -> dict[str, str]:
-    """Return what the client of a container engine is told: where its own things are."""
+    """Return the environment of a container engine's client."""
     return {name: os.environ[name] for name in OF_ENGINES if name in os.environ}
 
 
 def trust_environment() -> dict[str, str]:
-    """Return what says whose certificates are to be trusted."""
+    """Return the variables that select trusted certificates."""
     return {name: os.environ[name] for name in OF_TRUST if name in os.environ}
 
 
 def terminal_environment() -> dict[str, str]:
-    """Return what a program that draws on this terminal must know of it."""
+    """Return the terminal variables for a program with a terminal."""
     return {name: os.environ[name] for name in OF_TERMINALS if name in os.environ}
 
 

@@ -1,7 +1,7 @@
-"""File modes of a home: Rota's own files are for their owner alone.
+"""File modes of a home: only the owner can access Rota's own files.
 
-What people put there and everything below `spaces/` keeps the permissions that it has. Folders of
-the system are nobody's home: they are left as they are, whoever names them.
+Files of people and everything below `spaces/` keep their modes. System folders are never changed,
+even if they are named as a home.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 FOLDER = 0o700
 FILE = 0o600
 FOLDERS = ("keepers", "logs", "gateway", "desk", "errors")
-"""In the home, made by Rota; only what lies right in them is looked at, programs fill the rest."""
+"""Folders that Rota creates; only their direct entries are checked."""
 SECRETS = "secrets"
-"""What lies in it is not narrowed by itself: a key that others could read is not used any more."""
+"""The modes of its files are not corrected automatically: others may have read the keys."""
 FILES = ("admin.key", "api.json", "desk.key", "desk.port", "desk.inner-port")
 SYSTEM = frozenset(
     Path("/", name)
@@ -37,34 +37,34 @@ SYSTEM = frozenset(
 
 
 class Own(NamedTuple):
-    """Something of Rota's, and what may be allowed at it."""
+    """A path of Rota with the permissions that it may have."""
 
     path: Path
     allowed: int
 
 
 class Narrowed(NamedTuple):
-    """What others were kept from, and whether they still get into the home."""
+    """The changed modes, and whether others can still access the home."""
 
     paths: list[Path]
     open_home: Path | None
 
     def sentences(self) -> list[str]:
-        """Tell people of it, if there is something to tell."""
+        """Return sentences about the changes, if there are any."""
         told = []
         if self.paths:
             first, rest = self.paths[0], len(self.paths) - 1
-            more = f" and {count_text(rest, 'more file')} of Rota's" if rest else ""
-            told.append(f"Other users had rights to {first}{more}: only you have them now.")
+            more = f" and {count_text(rest, 'more file')} of Rota" if rest else ""
+            told.append(f"Other users had access to {first}{more}: only you have access now.")
         if self.open_home is not None:
             told.append(
-                f"Other users can look into {self.open_home}, which is not Rota's alone: "
+                f"Other users can read {self.open_home}, which is not Rota's alone: "
                 "give --home a folder of its own."
             )
         return told
 
     def log(self) -> None:
-        """Write it into the log."""
+        """Log the changes."""
         if self.paths:
             log.warning("home.made_private", extra={"paths": [str(path) for path in self.paths]})
         if self.open_home is not None:
@@ -72,13 +72,13 @@ class Narrowed(NamedTuple):
 
 
 def make_private(settings: Settings) -> Narrowed:
-    """Take from others what is Rota's own in a home."""
+    """Remove the permissions of other users from Rota's own files in a home."""
     paths = [own.path for own in own_of(settings) if narrow(str(own.path), own.allowed)]
     return Narrowed(paths, open_home(settings.home))
 
 
 def permissive(settings: Settings) -> Iterator[Own]:
-    """Yield what is Rota's own and this user's, and allows others more than it may."""
+    """Yield paths of Rota and this user with too many permissions."""
     for own in own_of(settings):
         with suppress(OSError):
             if excess(str(own.path), own.allowed) is not None:
@@ -86,7 +86,7 @@ def permissive(settings: Settings) -> Iterator[Own]:
 
 
 def own_of(settings: Settings) -> Iterator[Own]:
-    """Yield what Rota has made in a home and beside its database, the outer ones first."""
+    """Yield the paths that Rota created in a home and beside its database, outer ones first."""
     home = Path(os.path.realpath(settings.home))
     if not _is_shared(home):
         yield Own(home, FOLDER)
@@ -101,7 +101,7 @@ def own_of(settings: Settings) -> Iterator[Own]:
 
 
 def open_home(home: Path) -> Path | None:
-    """Return a home that others get into and that is not narrowed, because it is not Rota's."""
+    """Return the home if others can access it and Rota does not change it, because it is shared."""
     real = Path(os.path.realpath(home))
     with suppress(OSError):
         if _is_shared(real) and real.stat().st_mode & 0o077:
@@ -117,7 +117,7 @@ def _files_in(folder: Path) -> Iterator[Own]:
 
 
 def _is_shared(home: Path) -> bool:
-    """Whether a folder is the system's, somebody else's, or one in which everybody has files."""
+    """Return whether a folder belongs to the system or somebody else, or is public."""
     try:
         facts = home.stat()
     except OSError:

@@ -1,7 +1,7 @@
 """The log: formats, levels and the log file.
 
-Every record of a `rota.*` logger is an event name and fields. Both renderings read the same
-records; a run's lines carry its `run_id` and a `trace_id` that stays the same over all attempts.
+Every record of a `rota.*` logger is an event name with fields. Both formats use the same records.
+The lines of a run have its `run_id` and a `trace_id` that is the same for all attempts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLORS = {"succeeded": 32, "failed": 31, "cancelled": 33, "expired": 33, "asked
 _LOUD = {"warning": 33, "error": 31, "critical": 31}
 _OWN = frozenset({"event", "level", "logger", "timestamp", "trace_id", "exception"})
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What logging itself puts into a record."""
+"""Attributes that the logging module sets itself."""
 
 
 def configure_logging(
@@ -42,10 +42,10 @@ def configure_logging(
     file: Path | None = None,
     redact: Callable[[str], str] | None = None,
 ) -> Callable[[str], None]:
-    """Send every record to stderr, as JSON or as text; `auto` means text on a terminal.
+    """Log to stderr as JSON or text; `auto` means text on a terminal.
 
-    A file gets every record as JSON; `redact` sees each line before it is written. Returns how to
-    name the database the runs belong to, once it is open: that begins trace ids.
+    A log file gets every record as JSON. `redact` is applied to each line. Returns a function that
+    sets the incarnation of the database for trace ids, once it is open.
     """
     out = stream or sys.stderr
     human = form == "text" or (form == "auto" and out.isatty())
@@ -68,13 +68,13 @@ def configure_logging(
 
 
 class _Tracer:
-    """Knows the trace id of a run."""
+    """Computes the trace id of a run."""
 
     def __init__(self) -> None:
         self._incarnation = ""
 
     def name(self, incarnation: str) -> None:
-        """Use the database's own id as the stem of trace ids from now on."""
+        """Use the incarnation of the database in trace ids from now on."""
         self._incarnation = incarnation
 
     def of(self, run_id: int) -> str:
@@ -83,7 +83,7 @@ class _Tracer:
 
 
 class _Formatter(logging.Formatter):
-    """Makes a record its event, its fields and what every line carries, and renders that."""
+    """Adds the common fields to a record and renders it."""
 
     def __init__(
         self, tracer: _Tracer, renderer: Renderer, redact: Callable[[str], str] | None
@@ -113,12 +113,12 @@ class _Formatter(logging.Formatter):
 
 
 def as_json(event: Event) -> str:
-    """Return an event as a line of JSON."""
+    """Render a record as a line of JSON."""
     return visible(json.dumps(event, default=str))
 
 
 class TextRenderer:
-    """One short line for each record: `09:00:01  hello         succeeded   run 12   3 ms`."""
+    """Renders a record as one line: `09:00:01  hello         succeeded   run 12   3 ms`."""
 
     def __init__(self, *, color: bool) -> None:
         self._color = color
@@ -190,7 +190,7 @@ FOLDER = 0o700
 
 
 class LogFile(RotatingFileHandler):
-    """A file that only its owner reads; when it is full, the five before it are kept."""
+    """A rotating log file for its owner only, with five older files."""
 
     def __init__(self, path: Path, longest: int = LONGEST) -> None:
         self._told = False
@@ -213,7 +213,7 @@ class LogFile(RotatingFileHandler):
         )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - logging's name
-        """Say once that the disk does not take any more; work goes on without."""
+        """Report once that the disk is full, and continue."""
         if not self._told:
             self._told = True
             stream: IO[str] = sys.stderr

@@ -1,15 +1,14 @@
-"""How checks look at the outside: files, URLs and commands.
+"""Access of checks to the outside: files, URLs and commands.
 
-The name is resolved once, every answer is judged, and the connection goes to the address that was
-judged: a name that changes its mind in between changes nothing. A redirect is a new address. The
-socket is cut at the deadline, however slowly the other side talks.
+URLs: a name is resolved once, all its addresses are checked, and the connection goes to a checked
+address, so a name that changes in between has no effect. A redirect is checked again. The socket is
+closed at the deadline.
 
-A pattern may take for ever to match or even to compile, and a schema to be held against a result.
-One space has one such process at a time, and all spaces together a few: nobody is kept waiting for
-longer than the others' turns.
+Patterns and schemas may take very long to compile or match. One space uses one evaluation process
+at a time and all spaces together a few, so that nobody waits long.
 
-No clock is asked, because every file system has its own, and any of them may be set meanwhile: how
-a file was is noted before anything of the attempt begins, in the home, and compared at its end.
+Files: no clocks are compared, because every file system has its own. The state of a file is noted
+in the home before anything of the attempt starts, and compared at its end.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ EMBEDS = tuple(
     ipaddress.ip_network(network)
     for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 )
-"""Addresses of IPv6 that stand for one of IPv4, which may be any."""
+"""IPv6 addresses that embed an IPv4 address."""
 
 
 class AddressRefusal(Exception):
-    """Why an address is not asked."""
+    """Why an address is not requested."""
 
 
 class _Answer(NamedTuple):
@@ -62,15 +61,15 @@ class _Answer(NamedTuple):
 
 
 def ask(url: str, contains: str | None, seconds: float, *, inside: bool) -> ProbeResult:
-    """Return whether an address answers well and contains a text; takes at most so long.
+    """Return whether a URL answers 2xx and contains a text, within so many seconds.
 
-    With `inside`, addresses of this machine and of its networks may be asked as well.
+    With `inside`, addresses of this machine and its networks are allowed.
     """
     return UrlProbe(seconds, inside=inside).ask(url, contains)
 
 
 class UrlProbe:
-    """Asks one address, in a thread; another one may cut it short."""
+    """Requests one URL in a thread; another thread can cut it."""
 
     def __init__(self, seconds: float, *, inside: bool) -> None:
         self._seconds = seconds
@@ -79,13 +78,13 @@ class UrlProbe:
         self._line: _Line | None = None
 
     def cut(self) -> None:
-        """End whatever is going on."""
+        """Abort the request."""
         self._until = 0.0
         if self._line is not None:
             self._line.cut()
 
     def ask(self, url: str, contains: str | None) -> ProbeResult:
-        """Return whether an address answers well and contains a text."""
+        """Return whether a URL answers 2xx and contains a text."""
         timer = threading.Timer(self._seconds, self.cut)
         timer.daemon = True
         timer.start()
@@ -106,13 +105,13 @@ class UrlProbe:
             if answer.status not in REDIRECTS or not answer.location:
                 return _judged(answer, contains)
             url = urljoin(url, answer.location)
-        told = f"it leads elsewhere more than {MOST_REDIRECTS} times"
+        told = f"it redirects more than {MOST_REDIRECTS} times"
         return ProbeResult(passed=False, evidence=told)
 
     def _get(self, parts: SplitResult) -> _Answer:
         host = parts.hostname
         if parts.scheme not in PORTS or not host or parts.username is not None:
-            raise AddressRefusal(f"{shown(parts.geturl())} is no address that a check may ask")
+            raise AddressRefusal(f"{shown(parts.geturl())} is not allowed in a check")
         port = parts.port or PORTS[parts.scheme]
         self._line = line = _Line(host, _resolved(host, port, inside=self._inside), port)
         try:
@@ -139,11 +138,11 @@ def _judged(answer: _Answer, contains: str | None) -> ProbeResult:
 
 def _why(fault: Exception) -> str:
     reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
-    return f"it cannot be asked: {shown(reason)}"
+    return f"it cannot be requested: {shown(reason)}"
 
 
 class _Line(http.client.HTTPConnection):
-    """A connection to an address that was judged, whatever its name would lead to by now."""
+    """A connection to a checked address."""
 
     def __init__(self, host: str, address: str, port: int) -> None:
         super().__init__(host, port)
@@ -152,7 +151,7 @@ class _Line(http.client.HTTPConnection):
         self._late = False
 
     def open(self, left: float, *, secure: bool) -> None:
-        """Connect within so many seconds, and shake hands where that is wanted."""
+        """Connect within so many seconds, with TLS if required."""
         if left <= 0 or self._late:
             raise TimeoutError
         self._raw = socket.create_connection((self._address, self.port), timeout=left)
@@ -160,13 +159,13 @@ class _Line(http.client.HTTPConnection):
             wrapped = ssl.create_default_context().wrap_socket(
                 self._raw, server_hostname=self.host, do_handshake_on_connect=False
             )
-            self.sock = wrapped  # from here on it can be cut
+            self.sock = wrapped  # from here on another thread can cut it
             wrapped.do_handshake()
         else:
             self.sock = self._raw
 
     def cut(self) -> None:
-        """End whatever is going on, from another thread."""
+        """Close the connection from another thread."""
         self._late = True
         for held in filter(None, (self._raw, self.sock)):
             with suppress(OSError):
@@ -174,7 +173,7 @@ class _Line(http.client.HTTPConnection):
 
 
 def _resolved(host: str, port: int, *, inside: bool) -> str:
-    """Return an address of a host; refused if any of its addresses lies inside."""
+    """Return an address of a host; refused if any of its addresses is internal."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
     strange = next((one for one in addresses if not is_outside(one)), None)
@@ -187,7 +186,7 @@ def _resolved(host: str, port: int, *, inside: bool) -> str:
 
 
 def is_outside(address: str) -> bool:
-    """Whether an address belongs to the public network alone."""
+    """Return whether an address is public."""
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         if found.ipv4_mapped is not None:
@@ -198,12 +197,11 @@ def is_outside(address: str) -> bool:
 
 
 TICK_SECONDS = 0.02
-"""Longer than the times of files stand still; a second write within it may leave them as they are.
-"""
+"""Longer than the resolution of file times; a second write within it may not change them."""
 
 
 def note(notes: Path, work: Path, folder: str | None, paths: Sequence[str], *, anew: bool) -> None:
-    """Note how files are now; what was noted before stays, unless the attempt begins anew."""
+    """Note the state of files; keep earlier notes unless the attempt starts again."""
     if notes.exists() and not anew:
         return
     noted = {_below(folder, path): _settled(work, _below(folder, path)) for path in paths}
@@ -213,7 +211,7 @@ def note(notes: Path, work: Path, folder: str | None, paths: Sequence[str], *, a
 
 
 def look(notes: Path, work: Path, folder: str | None, path: str) -> FileStat | str:
-    """Return what is known of a plain file, or why it is not one."""
+    """Return the state of a plain file, or why it is not one."""
     below = _below(folder, path)
     facts = _facts(work, below)
     if isinstance(facts, str):
@@ -224,7 +222,7 @@ def look(notes: Path, work: Path, folder: str | None, path: str) -> FileStat | s
         changed = None
     else:
         changed = was != _stamp(facts)
-    # The kernel's own time of the last change bounds the one that a program can set at will.
+    # The kernel sets the change time, which bounds the modification time that a program can set.
     written = max(0, min(facts.st_mtime_ns, facts.st_ctime_ns))
     return FileStat(written // 1_000, facts.st_size, changed)
 
@@ -238,7 +236,7 @@ def _stamp(facts: os.stat_result) -> list[int]:
 
 
 def _settled(work: Path, below: str) -> list[int] | None:
-    """Return the stamp of a file that every later write changes, None if there is no plain file."""
+    """Return a stamp of a file that every later write changes; None if it is not a plain file."""
     facts = _facts(work, below)
     if isinstance(facts, str):
         return None
@@ -249,27 +247,27 @@ def _settled(work: Path, below: str) -> list[int] | None:
 
 
 def _facts(work: Path, below: str) -> os.stat_result | str:
-    """Return the facts of a plain file; every step is taken from the folder already held."""
+    """Return the stat of a plain file, opening each path component from the folder before."""
     root = str(work)
     try:
         held = open_below(root, f"{root}/{below}")
     except NotPermitted as fault:
         gone = isinstance(fault.__cause__, FileNotFoundError)
-        return "there is no file of this path" if gone else str(fault)
+        return "there is no file with this path" if gone else str(fault)
     try:
         facts = os.fstat(held)
     finally:
         os.close(held)
-    return facts if stat.S_ISREG(facts.st_mode) else "it is no plain file"
+    return facts if stat.S_ISREG(facts.st_mode) else "it is not a plain file"
 
 
 SLACK_SECONDS = 1.0
 NOTES = "files.json"
-TOO_LONG = "compiling its patterns takes too long: write them simpler"
+TOO_LONG = "compiling its patterns takes too long: simplify them"
 
 
 class LocalProbes:
-    """Looks at the files of a home's spaces and at addresses, and evaluates what may not end."""
+    """Accesses files of a home's spaces and URLs, and evaluates patterns and schemas."""
 
     def __init__(self, home: Path, *, inside: bool = False) -> None:
         self._spaces = home.absolute() / "spaces"
@@ -287,7 +285,7 @@ class LocalProbes:
         *,
         anew: bool,
     ) -> None:
-        """Note how files in a task's folder are before anything of an attempt begins."""
+        """Note the state of files in a task's folder before anything of an attempt starts."""
         work = self._spaces / space / "work"
         with raise_if_exhausted(unbegun=anew):
             await asyncio.to_thread(note, self._notes(attempt), work, folder, paths, anew=anew)
@@ -295,21 +293,21 @@ class LocalProbes:
     async def stat_file(
         self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
     ) -> FileStat | str:
-        """Return what is known of a plain file in a task's folder, or why it is not one."""
+        """Return the state of a plain file in a task's folder, or why it is not one."""
         work = self._spaces / space / "work"
         return await asyncio.to_thread(look, self._notes(attempt), work, folder, path)
 
     def _notes(self, attempt: tuple[RunId, Epoch]) -> Path:
-        """Return where it is noted, out of reach of programs behind walls."""
+        """Return the path of the notes, which isolated programs cannot access."""
         return self._rooms / egress_name(*attempt) / NOTES
 
     async def check_url(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
-        """Whether an address answers well in time, and its answer contains a text."""
+        """Return whether a URL answers in time and contains a text."""
         asking = UrlProbe(seconds, inside=self._inside)
         try:
             async with asyncio.timeout(seconds + SLACK_SECONDS):
                 return await self._asking.run("address", asking.ask, url, contains)
-        except TimeoutError:  # a name that is not resolved cannot be interrupted
+        except TimeoutError:  # name resolution cannot be interrupted
             return ProbeResult(passed=False, evidence=f"it did not answer within {seconds:g} s")
         finally:
             asking.cut()
@@ -317,33 +315,33 @@ class LocalProbes:
     async def check_patterns(
         self, space: str, patterns: Sequence[str]
     ) -> tuple[int | None, str] | None:
-        """Return which pattern is none, and why; without a number if all take too long."""
+        """Return the invalid pattern and why; without an index if all take too long."""
         answer = await self._evaluator.ask(space, "check_patterns", patterns)
         if answer is None:
             return None, TOO_LONG
         return None if answer[0] is None else (answer[0][0], answer[0][1])
 
     async def search(self, space: str, pattern: str, text: str) -> bool | None:
-        """Whether a pattern is found in a text; None if that could not be found out in time."""
+        """Return whether a pattern matches; None if that took too long."""
         answer = await self._evaluator.ask(space, "search", pattern, text)
         return None if answer is None else bool(answer[0])
 
     async def check_result(
         self, space: str, schema: object, result: str | None
     ) -> Sequence[str] | None:
-        """Return in what a result does not fit a schema; None if that took too long."""
+        """Return how a result violates a schema; None if that took too long."""
         answer = await self._evaluator.ask(space, "check_result", schema, result)
         return None if answer is None else answer[0]
 
 
 PROGRAM = "rota.app.check_process"
 SECONDS = 10.0
-"""Until a process is ended that waits for a busy machine; its processor time is bounded, too."""
+"""Time limit of an evaluation process; its processor time is limited separately."""
 AT_ONCE = 2
 
 
 class Evaluator:
-    """Starts a process for each question."""
+    """Starts a process for each evaluation."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
@@ -351,7 +349,7 @@ class Evaluator:
         self._turn_of: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, space: str, question: str, *told: object) -> Any | None:  # noqa: ANN401
-        """Return what a function of `evaluation` answers, in a tuple; None if it takes too long."""
+        """Return the result of a function of `check_process`; None if it takes too long."""
         async with self._turn_of[space], self._turns:
             out = await self._ran(json.dumps([question, *told]).encode())
         with suppress(ValueError):
@@ -377,5 +375,7 @@ class Evaluator:
             if child.returncode is None:
                 with suppress(ProcessLookupError):
                     child.kill()
-                await child.communicate()  # until its pipes are closed, which may be after its end
+                await (
+                    child.communicate()
+                )  # wait until its pipes are closed, which may be after its end
         return out

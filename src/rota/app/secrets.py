@@ -34,11 +34,10 @@ SECRETS = "secrets"
 
 
 class LocalSecretStore:
-    """The secrets of a home: what is kept wins over a file or a variable of the same name.
+    """The secrets of a home; a stored one overrides a file or variable of the same name.
 
-    Whoever asks for values gets them as they are now; the redactor knows them and those that
-    programs without walls find in the environment. `trouble` is why those that are kept cannot be
-    read, if so.
+    Values are always current. The redactor knows them and those that programs without isolation
+    find in the environment. `trouble` says why stored secrets cannot be read.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -57,24 +56,24 @@ class LocalSecretStore:
 
     @cached_property
     def plan(self) -> GatewayConfig:
-        """What the gateway is for."""
+        """The configuration of the gateway."""
         path = self._settings.gateway or self._settings.home / PLAN
         named = self._settings.gateway is not None
         return read_config(path, self._environment, must_exist=named)
 
     @property
     def redactor(self) -> Redactor:
-        """What finds them in texts."""
+        """The redactor for all known secrets."""
         self.values()
         return self._redactor
 
     def opens(self) -> bool:
-        """Whether the gateway leads anywhere."""
+        """Return whether the gateway has any upstream."""
         known = self.values()
         return any(each.accepts_secret(known.get(each.secret)) for each in self.plan.upstreams)
 
     def values(self) -> Mapping[str, str]:
-        """Return what is known now."""
+        """Return the current values."""
         mark = (self._sealed.version, *map(_mark, self._files()))
         if mark != self._mark:
             self._mark = mark
@@ -84,22 +83,22 @@ class LocalSecretStore:
         return self._values
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Tell somebody when values have changed; return how to stop that."""
+        """Register a callback for changed values; return the function that removes it."""
         self._told.append(tell)
         return lambda: self._told.remove(tell) if tell in self._told else None
 
     def check(self, name: str, value: str) -> None:
-        """Refuse what cannot be kept, without repeating the value."""
+        """Refuse an invalid name or value, without repeating the value."""
         check_name("secret", name)
         check_value(value)
 
     async def list_secrets(self) -> Sequence[SecretInfo]:
-        """Return every secret that is known, by name."""
+        """Return all secrets by name."""
         self.values()
         return [self._view(name) for name in sorted({*self._kept, *self.plan.sources})]
 
     async def put(self, name: str, value: str, by: str) -> SecretInfo:
-        """Keep a secret, and let it count at once."""
+        """Store a secret, effective at once."""
         self.check(name, value)
         at = self._clock.now().isoformat()
         await asyncio.to_thread(self._sealed.put, name, value, at=at, by=by)
@@ -107,7 +106,7 @@ class LocalSecretStore:
         return self._view(name)
 
     async def remove(self, name: str) -> None:
-        """Forget a secret."""
+        """Delete a secret."""
         await asyncio.to_thread(self._sealed.remove, name)
         self.values()
 
@@ -144,11 +143,11 @@ class LocalSecretStore:
         with Path(where).open("rb") as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
-                raise Invalid("secret", where, "make it a file that only its owner reads: 0600")
+                raise Invalid("secret", where, "set its mode to 0600")
             return file.read(MAX_SECRET).decode().strip()
 
     def _seen(self) -> dict[str, str]:
-        """Return what is secret beside: programs without walls could find it and say it."""
+        """Return further secrets that programs without isolation could read and print."""
         names = {name for agent in EVERY_AGENT for name in agent.abilities.variables}
         found = {
             name: value
@@ -179,7 +178,7 @@ class LocalSecretStore:
 
 @cache
 def load_secrets(settings: Settings) -> LocalSecretStore:
-    """Return the secrets of an installation: in one process they are the same everywhere."""
+    """Return the secrets of an installation, one object for each process."""
     return LocalSecretStore(settings)
 
 
@@ -193,7 +192,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 def _why(fault: OSError | UnicodeDecodeError) -> str:
     return (
-        (fault.strerror or "it cannot be read") if isinstance(fault, OSError) else "it is no text"
+        (fault.strerror or "it cannot be read") if isinstance(fault, OSError) else "it is not text"
     )
 
 

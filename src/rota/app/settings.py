@@ -1,7 +1,7 @@
 """Settings: rota.toml, environment variables, and prices of models.
 
-A variable wins over the file, and what was typed on the command line wins over both. Everything
-that is wrong is reported together.
+A variable overrides the file, and the command line overrides both. All errors are reported
+together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 
 
 class PriceSetting(BaseModel):
-    """What a million tokens of a model cost."""
+    """Prices for a million tokens of a model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,46 +42,46 @@ TierModels: TypeAlias = dict[
     Literal["claude", "codex", "pi"], dict[Literal["low", "medium", "high"], str]
 ]
 PRICE_MEANINGS = {
-    "prices": "what models cost whose agent tells only tokens, in the file: "
+    "prices": "prices of models whose agent reports tokens only, in the file: "
     '`[prices."gpt-6"]` with `input`, `output` and `cached`, dollars for a million tokens',
-    "tiers": "the models of each agent that `model_tier` means, in the file: `[tiers.claude]` "
+    "tiers": "the models for `model_tier`, for each agent, in the file: `[tiers.claude]` "
     "with `low`, `medium` and `high`",
 }
 
 
 def prices_of(told: Mapping[str, PriceSetting]) -> Prices:
-    """Return what was set."""
+    """Convert the price settings."""
     return {name: Price(one.input, one.output, one.cached) for name, one in told.items()}
 
 
 FILE_NAME = "rota.toml"
 
 SLOTS = 1_000
-"""Runs at once in one process: coroutines are cheap."""
+"""Runs at once in one process; coroutines are cheap."""
 THREADS = 32
-"""Of these, plain functions at once."""
+"""Plain functions at once, within the slots."""
 DRAIN = timedelta(seconds=30)
-"""How long a stop waits for runs; most service managers kill after 90 s."""
+"""How long a shutdown waits for runs; most service managers kill after 90 s."""
 WORKER_TTL = timedelta(seconds=30)
 """How long a worker that stopped renewing keeps its runs; it renews three times as often."""
 SHORTEST_TTL = timedelta(seconds=1)
 RETENTION = timedelta(days=30)
-"""How long ended runs and events are kept."""
+"""How long finished runs and events are kept."""
 LIMIT_FOREGROUND = 5
 LIMIT_BACKGROUND = 3
 LIMIT_SPACE_FOREGROUND = 2
 LIMIT_SPACE_BACKGROUND = 1
-"""Agents and scripts at once, in all and for one space; callables count against slots only."""
+"""Agents and scripts at once, in all and for one space; callables count only against slots."""
 LIMIT_SPACE_QUEUED = 1_000
 LIMIT_SPACE_SCHEDULES = 200
-"""Of one member space; `main` may have any number."""
+"""For one member space; `main` has no limit."""
 QUEUE_WARNING = 25
-"""Ready runs from which `rota status` warns."""
+"""Number of ready runs from which `rota status` warns."""
 TIMEOUT = timedelta(minutes=30)
 GRACE = timedelta(seconds=10)
-"""For programs whose task says nothing."""
+"""For programs whose task has none."""
 HEARTBEAT = timedelta(seconds=60)
-"""How often a process tells of what it runs; two missed are noticed."""
+"""Interval of heartbeats; two missed ones raise an event."""
 RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
 AGENT_RETRIES = 3
@@ -97,7 +97,7 @@ LogFormat = Literal["auto", "json", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How this installation works; `given` names what was set on purpose."""
+    """The settings of an installation; `given` names those that were set explicitly."""
 
     home: Path
     store: str
@@ -149,7 +149,7 @@ class Settings:
 
     @property
     def file(self) -> Path:
-        """Where the settings file is, or would be."""
+        """The path of the settings file."""
         return self.home / FILE_NAME
 
 
@@ -178,14 +178,14 @@ def _address(value: object) -> object:
 
 def _postgres(value: object) -> object:
     if not str(value).startswith(("postgresql://", "postgres://")):
-        message = "write postgresql://rota_sql@host/name, or nothing for a SQLite database"
+        message = "write postgresql://rota_sql@host/name, or leave it out for SQLite"
         raise ValueError(message)
     return value
 
 
 def _engine(value: object) -> object:
     if value not in {"podman", "docker"} and not str(value).startswith("/"):
-        message = "write podman, docker or the whole path of one of them"
+        message = "write podman, docker or the full path of one of them"
         raise ValueError(message)
     return value
 
@@ -225,71 +225,75 @@ _Cap = Annotated[int, Field(ge=0, le=MAX_CONCURRENT)]
 MEANINGS = MappingProxyType(
     {
         "store": "the database: `sqlite:///path`, `postgresql://user@host/name` or `memory:`; "
-        "`rota.db` in the home folder if none is given",
-        "timezone": "the zone of the space `main` when it is first made",
+        "default: `rota.db` in the home folder",
+        "timezone": "the time zone of the space `main` when it is created",
         "slots": "runs at once in one process",
-        "threads": "plain functions at once, out of the slots",
-        "drain": "how long a stop waits for runs to end",
-        "worker_ttl": "how long the runs of a process that has died are kept for it, where several "
-        "processes share a database",
-        "retention": "how long ended runs, ledger rows and events are kept",
+        "threads": "plain functions at once, within the slots",
+        "drain": "how long a shutdown waits for running callables",
+        "worker_ttl": "length of the lease of a worker: how long the runs of a dead process stay "
+        "assigned to it, where several processes share a database",
+        "retention": "how long finished runs, ledger rows and events are kept",
         "limit_foreground": "metered runs at once in the foreground pool",
         "limit_background": "metered runs at once in the background pool",
         "limit_space_foreground": "metered runs of one space at once in the foreground pool",
         "limit_space_background": "metered runs of one space at once in the background pool",
         "limit_space_queued": "queued runs of one member space; slots of its schedules are queued "
-        "beyond it: see [quotas](../decisions/quotas.md)",
-        "limit_space_schedules": "schedules of one member space that have a slot to come",
-        "queue_warning": "ready runs from which `rota status` warns of `queue_depth_high`",
-        "running_warning": "age of a running run from which it warns of `running_task_stale`",
-        "timeout": "how long a program may take whose task does not say",
-        "idle_timeout": "how long a program may write nothing whose task does not say; for ever if "
-        "none is given",
-        "grace": "how long a program has to end once it was asked to, if its task does not say",
-        "heartbeat": "how often a process tells of every attempt it runs: see "
+        "beyond this number: see [quotas](../decisions/quotas.md)",
+        "limit_space_schedules": "schedules with a future slot in one member space",
+        "queue_warning": "number of ready runs from which `rota status` warns of "
+        "`queue_depth_high`",
+        "running_warning": "age of a running run from which `rota status` warns of "
+        "`running_task_stale`",
+        "timeout": "how long a program may run if its task has no timeout",
+        "idle_timeout": "how long a program may write nothing if its task has no idle timeout; "
+        "unlimited by default",
+        "grace": "time between SIGTERM and SIGKILL for a program if its task has none",
+        "heartbeat": "how often a process records a heartbeat of each attempt: see "
         "[heartbeats](../decisions/heartbeats.md)",
-        "host": "the address the API listens on; any other than loopback needs TLS or a proxy",
-        "port": "the port of the API; 7682 if it is free, or else any, if none is given",
-        "tls_cert": "a certificate in PEM, for `https`",
-        "tls_key": "its private key in PEM",
-        "trusted_proxies": "addresses of proxies that speak TLS for the API, and whose "
-        "`X-Forwarded-For` is believed",
-        "hosts": "further names that requests may call this host by",
-        "calls": "callables, `module:function`, that may be named over HTTP",
+        "host": "the address that the API listens on; any other than loopback needs TLS or a proxy",
+        "port": "the port of the API; default: 7682, or any free port if 7682 is in use",
+        "tls_cert": "TLS certificate, a PEM file",
+        "tls_key": "private key of the certificate, a PEM file",
+        "trusted_proxies": "addresses of proxies that terminate TLS for the API and whose "
+        "`X-Forwarded-For` is trusted",
+        "hosts": "additional host names that requests may use",
+        "calls": "callables, `module:function`, that requests over HTTP may name",
         "agent": "the agent of tasks that name none: `claude`, `codex`, `pi` or `command`",
-        "agent_retries": "how often an agent is tried again inside an attempt when its provider "
-        "limits, is overloaded or cannot be reached",
-        "agent_wait": "how long it waits before each of these",
+        "agent_retries": "how often an agent is launched again inside an attempt when its provider "
+        "limits requests, is overloaded or cannot be reached",
+        "agent_wait": "time before each of these launches",
         **PRICE_MEANINGS,
-        "engine": "what runs containers: `podman`, `docker`, or the path of one of them; the one "
-        "that is found if none is given",
-        "engine_users": "whom programs in containers are to this machine: `mapped`, nobody but for "
-        "their own folders, or `own`, the user that runs Rota; `mapped` for podman without root if "
-        "none is given",
-        "mounts": "the file that lists which folders tasks may ask to see beside their own; "
-        "`mounts.toml` in the home folder if none is given",
-        "outlet": "a Unix socket of this machine, of a proxy to models' providers for instance: "
-        "all that agents behind walls reach, and programs of tasks with the network `outlet`",
-        "outlet_port": "the port of 127.0.0.1 at which they find it behind the walls",
-        "gateway": "the file that says which [upstreams](../how-to/secrets.md) programs may ask, "
-        "and where secrets come from; `gateway.toml` in the home folder if none is given",
-        "check_inside": "`true` lets checks ask addresses of this machine and of its own networks",
-        "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
-        "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
-        "`rota sql role` makes; SQL is off without it",
+        "engine": "the container engine: `podman`, `docker`, or the path of one of them; default: "
+        "podman if it is installed, otherwise docker",
+        "engine_users": "the user of programs in containers on this machine: `mapped`, a user that "
+        "owns only the folders of the program, or `own`, the user that runs Rota; default: "
+        "`mapped` for rootless podman, `own` otherwise",
+        "mounts": "the file that lists the folders that tasks may mount; default: `mounts.toml` in "
+        "the home folder",
+        "outlet": "the egress socket: a Unix socket of this machine, for example of a proxy to "
+        "model providers. Isolated agents, and programs of tasks with the network `outlet`, "
+        "reach nothing else",
+        "outlet_port": "the port of 127.0.0.1 at which isolated programs reach the egress socket",
+        "gateway": "the file that configures the [upstreams](../how-to/secrets.md) of programs and "
+        "the sources of secrets; default: `gateway.toml` in the home folder",
+        "check_inside": "`true` allows checks to request addresses of this machine and its "
+        "networks",
+        "metrics_open": "`true` serves `/metrics` without a key to clients on this machine",
+        "sql_url": "on PostgreSQL, the address for `POST /v1/sql`, with the role that "
+        "`rota sql role` creates; SQL is off without it",
         "log_level": "`debug`, `info`, `warning` or `error`",
         "log_format": "`json`, `text`, or `auto`: text on a terminal",
-        "log_file": "where `rota up` writes its log too, as JSON lines, 10 MB and five older files "
-        "at most; `logs/rota.log` in the home folder if none is given, `/dev/null` for none",
-        "fault": "for tests of Rota itself: `name:hit:action` hurts the process at a "
+        "log_file": "the log file of `rota up`, as JSON lines, with at most 10 MB and five older "
+        "files; default: `logs/rota.log` in the home folder; `/dev/null` disables it",
+        "fault": "for tests of Rota itself: `name:hit:action` performs an action at a "
         "[fault point](fault-points.md)",
     }
 )
-"""What each setting means, for the reference."""
+"""The description of each setting, for the reference."""
 
 
 class SettingsFile(BaseModel):
-    """What the file and the variables may say; the names are those of Settings."""
+    """The settings in file and variables; the names are those of Settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -340,7 +344,7 @@ class SettingsFile(BaseModel):
 
 
 def load_settings(home: str | None = None, store: str | None = None, **typed: object) -> Settings:
-    """Return the settings of a home folder, or refuse them with everything that is wrong."""
+    """Return the settings of a home folder, or refuse them with all errors."""
     settings, faults = read_settings(home, store, **typed)
     if settings is None:
         raise Refused("; ".join(faults))
@@ -350,7 +354,7 @@ def load_settings(home: str | None = None, store: str | None = None, **typed: ob
 def read_settings(
     home: str | None = None, store: str | None = None, **more: object
 ) -> tuple[Settings | None, list[str]]:
-    """Return the settings, or None and one sentence for each thing that is wrong with them."""
+    """Return the settings, or None and one sentence for each error."""
     folder = home_folder(home)
     written, faults = _read_file(folder / FILE_NAME)
     typed = {name: value for name, value in {"store": store, **more}.items() if value is not None}
@@ -369,7 +373,7 @@ def read_settings(
 
 
 def unknown_variables() -> list[str]:
-    """Return the ROTA_* variables that stand for no setting, as one finds after a typing error."""
+    """Return ROTA_* variables that are no settings, for example misspelt ones."""
     known = {f"{PREFIX}{name.upper()}" for name in (*OF_COMMANDS, *SettingsFile.model_fields)}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
@@ -388,7 +392,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _variables() -> dict[str, str]:
-    """Return what ROTA_* variables say; an empty one says nothing."""
+    """Return the ROTA_* variables that are not empty."""
     said = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in SettingsFile.model_fields}
     return {name: value for name, value in said.items() if value}
 
@@ -407,4 +411,4 @@ def _no_setting(name: str) -> str:
 
     near = get_close_matches(name, SettingsFile.model_fields, 1)
     meant = f": did you mean {near[0]}? There" if near else "; there"
-    return f"no such setting{meant} are {', '.join(SettingsFile.model_fields)}"
+    return f"unknown setting{meant} are {', '.join(SettingsFile.model_fields)}"

@@ -45,23 +45,23 @@ from rota.store.views import list_spaces, list_tasks
 MOUNTS = "mounts.toml"
 ENGINES = ("podman", "docker")
 TRIED_SECONDS = 60.0
-"""How long what was found missing, or not, is believed."""
+"""How long the result of a trial is cached."""
 
 
 class ExecutorTrial(NamedTuple):
-    """What became of trying an executor."""
+    """The result of trying an executor."""
 
     executor: Executor
     missing: Sequence[MissingRequirement]
 
     @property
     def available(self) -> bool:
-        """Whether programs can run there."""
+        """Return whether programs can run there."""
         return not any(each.needed for each in self.missing)
 
 
 class LocalSiteChecker:
-    """Where programs can run on this machine; nothing is looked at before it is asked for."""
+    """Knows where programs can run on this machine; nothing is checked before it is needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -70,23 +70,23 @@ class LocalSiteChecker:
 
     @cached_property
     def mounts(self) -> MountAllowlist:
-        """What programs may be shown."""
+        """The folders that programs may mount."""
         return mounts_of(self._settings)
 
     @cached_property
     def engine(self) -> ContainerEngine:
-        """What runs containers."""
+        """The container engine."""
         return engine_of(self._settings)
 
     @property
     def outlet(self) -> EgressSocket | None:
-        """The one way out that programs behind walls may ask for."""
+        """The egress socket of isolated programs."""
         socket, port = self._settings.outlet, self._settings.outlet_port
         return None if socket is None else EgressSocket(socket=str(socket.absolute()), port=port)
 
     @cached_property
     def executors(self) -> dict[str, Executor]:
-        """Where programs can run; whether one really can is tried when it is asked for."""
+        """All executors; whether one works is tried when it is needed."""
         python, hierarchy = Interpreter.running(), find_hierarchy()
         certain = can_use_namespaces(python)
         plain = ProcessExecutor(python, hierarchy=hierarchy, certain_kill=certain)
@@ -100,13 +100,13 @@ class LocalSiteChecker:
         return {executor.name: executor for executor in made}
 
     async def admit(self, site: Site, role: SpaceRole) -> None:
-        """Raise, with what to do, unless a program can run there."""
+        """Raise an error with a correction unless a program can run there."""
         await self._trials.run(site.executor, self._admit, site, role)
 
     def _admit(self, site: Site, role: SpaceRole) -> None:
         refuse(site.executor, self.try_out(site.executor).missing)
         if site.isolated and site.executor == TmuxExecutor.name:
-            refuse("tmux with walls", self.try_out(SandboxExecutor.name).missing)
+            refuse("tmux with isolation", self.try_out(SandboxExecutor.name).missing)
         asks = site.network is NetworkAccess.OUTLET
         if asks and self.outlet is None and not load_secrets(self._settings).opens():
             raise Unavailable(NO_OUTLET)
@@ -116,21 +116,21 @@ class LocalSiteChecker:
             self.mounts.share(share, role)
 
     async def limit_enforcement(self, site: Site) -> Mapping[str, LimitEnforcement]:
-        """Return for whom memory, processes and processors can be bounded there."""
+        """Return how limits on memory, processes and CPU are enforced there."""
         made = await asyncio.to_thread(lambda: self.executors)
         return made[site.executor].holds(isolated=site.isolated)
 
     async def missing_programs(self, task: Task, role: SpaceRole) -> Sequence[str]:
-        """Return what a task names and would not be found here, in sentences."""
+        """Return the programs of a task that are missing here, in sentences."""
         found = await asyncio.to_thread(missing_programs, task, role, self._settings)
         return [str(lack) for lack in found]
 
     def try_all(self) -> list[ExecutorTrial]:
-        """Return what each executor lacks here."""
+        """Try every executor."""
         return [self.try_out(name) for name in self.executors]
 
     def try_out(self, name: str) -> ExecutorTrial:
-        """Return what an executor lacks here; it takes a moment, now and then."""
+        """Try an executor; the result is cached for a short time."""
         at, tried = self._tried.get(name, (0.0, None))
         if tried is None or time.monotonic() > at + TRIED_SECONDS:
             executor = self.executors[name]
@@ -144,9 +144,9 @@ class LocalSiteChecker:
 
 
 def mounts_of(settings: Settings) -> MountAllowlist:
-    """Return what programs may be shown: their own, and what the operator's list names beside.
+    """Return the folders that programs may mount in addition to their own.
 
-    Rota's home itself is never on the list: it holds the database, the keys and the list.
+    Rota's home is never allowed: it contains the database, the keys and this list.
     """
     home = settings.home.absolute()
     own = (
@@ -158,19 +158,19 @@ def mounts_of(settings: Settings) -> MountAllowlist:
     if settings.mounts is None and not path.exists():
         return MountAllowlist(own)
     if steps_below(str(home.resolve() / "spaces"), str(path.resolve())) is not None:
-        raise Invalid("mounts", str(path), "move it out of the spaces, where programs write")
+        raise Invalid("mounts", str(path), "move it out of `spaces`, where programs write")
     listed = read_mounts(path).folders
     for entry in listed:
         real = os.path.realpath(entry.folder)
         for one, other in ((real, str(home.resolve())), (str(home.resolve()), real)):
             if steps_below(one, other) is not None:
-                advice = "name folders outside of Rota's home, and none that holds it"
+                advice = "name folders outside of Rota's home that do not contain it"
                 raise Invalid("mounts", entry.folder, advice)
     return MountAllowlist((*own, *listed))
 
 
 def engine_of(settings: Settings) -> ContainerEngine:
-    """Return how containers are run: by the engine that settings name, or the first one found."""
+    """Return the container engine of the settings, or the first one found."""
     wanted = settings.engine
     found = [_program(name) for name in ((wanted,) if wanted else ENGINES)]
     program = next((path for path in found if path), wanted or ENGINES[0])
@@ -190,14 +190,14 @@ def _program(name: str) -> str | None:
 
 
 PROGRAM = "command"
-"""The agent that is any program."""
+"""The agent for arbitrary programs."""
 NOT_ON_PATH = "is not on the PATH"
 OF_SCRIPTS = frozenset({".py", ".sh", ".js", ".rb", ".pl"})
-"""How names of programs end that people write into the folder themselves."""
+"""Suffixes of scripts that people put into the working folder."""
 
 
 class MissingProgram(NamedTuple):
-    """Something that is missing, what is wrong with it, and what to do."""
+    """A missing program, the problem and the correction."""
 
     what: str
     trouble: str
@@ -209,14 +209,14 @@ class MissingProgram(NamedTuple):
 
 
 def search_path() -> str:
-    """Return where programs of this process are looked for."""
+    """Return the search path for programs of this process."""
     return offered_variables().get("PATH") or PATH
 
 
 async def all_missing_programs(
     store: Store, settings: Settings
 ) -> dict[MissingProgram, list[Task]]:
-    """Return what is missing, each with the enabled tasks that name it."""
+    """Return missing programs, each with the enabled tasks that name it."""
     roles = {space.name: space.role for space in await store.read(list_spaces)}
     found: dict[MissingProgram, list[Task]] = {}
     for task in await store.read(list_tasks, None):
@@ -227,9 +227,9 @@ async def all_missing_programs(
 
 
 def missing_programs(task: Task, role: SpaceRole, settings: Settings) -> list[MissingProgram]:
-    """Return what a task names and would not be found here.
+    """Return the programs of a task that are missing here.
 
-    What runs behind walls, or in an image, has another view of the machine, and is left out.
+    Isolated programs and images are not checked, because they see another file system.
     """
     if task.kind is TaskKind.PYTHON or _walled(task, role):
         return []
@@ -238,19 +238,19 @@ def missing_programs(task: Task, role: SpaceRole, settings: Settings) -> list[Mi
     folder = work / str(named or ".")
     found: list[MissingProgram | None] = []
     if named is not None and not folder.is_dir():
-        found.append(MissingProgram(f"the folder {named}", "is not there", f"make it in {work}"))
+        found.append(MissingProgram(f"the folder {named}", "is not there", f"create it in {work}"))
     programs = dict.fromkeys(_programs(task, settings.agent))
     found += (_look(program, folder) for program in programs)
     return [lack for lack in found if lack is not None]
 
 
 def _look(program: str, folder: Path) -> MissingProgram | None:
-    """Return what is wrong with a program; one in the working folder comes first."""
+    """Return the problem of a program; the working folder is searched first."""
     what, own = f"the program {program}", folder / program
     if own.is_file():
         if own.suffix == ".py" or os.access(own, os.X_OK):
             return None
-        return MissingProgram(what, "may not be executed", f"chmod +x {own}")
+        return MissingProgram(what, "is not executable", f"chmod +x {own}")
     if "/" in program:
         if own.is_dir():
             return MissingProgram(what, "is a folder", f"name the program in {own}")
@@ -259,11 +259,11 @@ def _look(program: str, folder: Path) -> MissingProgram | None:
         return None
     if own.suffix in OF_SCRIPTS:
         return MissingProgram(what, "is not there", f"put it at {own}, or on the PATH")
-    return MissingProgram(what, NOT_ON_PATH, "install it, or see that the daemon's PATH has it")
+    return MissingProgram(what, NOT_ON_PATH, "install it, or add it to the PATH of the daemon")
 
 
 def _programs(task: Task, usual: str) -> Iterator[str]:
-    """Yield the programs that a task names: its own, its gate's, its checks'."""
+    """Yield the programs of a task, of its gate and of its checks."""
     spec: Mapping[str, Any] = task.spec
     agent = str(spec.get("agent") or usual) if task.kind is TaskKind.AGENT else PROGRAM
     own = [agent] if agent != PROGRAM else [] if spec.get("shell") else spec.get("command")

@@ -35,14 +35,14 @@ KEY_FILE = "desk.key"
 FOLDER = "desk"
 SOCKET = "mcp.sock"
 PORT_INSIDE = 7684
-"""Where programs behind walls find the desk, on their own 127.0.0.1."""
+"""Port of 127.0.0.1 at which isolated programs reach the agent API."""
 MAX_SOCKET_PATH = 107
 SIGNING_KEY_BYTES = 32
 PRIVATE = 0o600
 
 
 class LocalAttemptTokens:
-    """Makes and reads passes; `url` is where the desk is while a daemon has it open."""
+    """Creates and verifies attempt tokens; `url` is the agent API while a daemon serves it."""
 
     def __init__(self, home: Path, store: Store) -> None:
         self._secret = home_secret(home)
@@ -51,7 +51,7 @@ class LocalAttemptTokens:
         self.socket_open = False
 
     def address_for(self, lease: Lease, site: Site) -> AgentApiAddress | None:
-        """Return the way of an attempt: over the network it has, or by a socket through walls."""
+        """Return the address for an attempt: over its network, or by a socket."""
         token = make_attempt_token(
             self._secret, self._store.database.incarnation, lease.run_id, lease.epoch
         )
@@ -61,18 +61,18 @@ class LocalAttemptTokens:
         return AgentApiAddress(url, token, socket=True) if self.socket_open else None
 
     def read(self, token: str) -> tuple[int, int] | None:
-        """Return the run and epoch of a pass; None if it is not of this home."""
+        """Return the run and epoch of an attempt token; None if another home issued it."""
         return read_attempt_token(self._secret, self._store.database.incarnation, token)
 
     def is_one(self, token: str) -> bool:
-        """Tell whether a token looks like a pass."""
+        """Return whether a token has the form of an attempt token."""
         return is_attempt_token(token)
 
 
 def agent_api_socket(home: Path) -> EgressSocket | None:
-    """Return the socket that programs behind walls reach the desk by; None if its path is too long.
+    """Return the socket for isolated programs; None if its path is too long.
 
-    They are handed its folder, for a daemon that starts again makes a new socket there.
+    The sandbox shows its folder, because a restarted daemon creates a new socket there.
     """
     path = home.absolute() / FOLDER / SOCKET
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
@@ -81,7 +81,7 @@ def agent_api_socket(home: Path) -> EgressSocket | None:
 
 
 def home_secret(home: Path) -> bytes:
-    """Return the secret of a home, which is made the first time."""
+    """Return the secret of a home, which is created at first use."""
     path = home / KEY_FILE
     try:
         return _read_secret(path)
@@ -121,7 +121,7 @@ ADMIN_KEY = "admin.key"
 
 
 async def ensure_admin_key(store: Store, home: Path) -> None:
-    """Make sure that the home folder has a key that opens everything, and only its owner has it."""
+    """Make sure that the home folder has an admin key that only its owner can read."""
     path = home / ADMIN_KEY
     token = _read_key(path)
     digest = None if token is None else token_digest(token)

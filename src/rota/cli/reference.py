@@ -25,8 +25,8 @@ from rota.store.sql_console import LONGEST_SQL, MOST_PARAMS, MOST_ROWS, SECONDS,
 from rota.timing.durations import format_duration
 
 SQL_INTRODUCTION = f"""\
-`POST /v1/sql` answers one read-only query over the views below. It needs a key with the scope
-`sql`. A key of a member space sees the rows of that space; a main key sees everybody's.
+`POST /v1/sql` runs one read-only query over the views below. It needs a key with the scope `sql`.
+A key of a member space sees the rows of that space; a key of a main space sees all rows.
 
 ```
 curl -s "$ROTA_URL/v1/sql" -H "Authorization: Bearer $ROTA_KEY" \\
@@ -36,29 +36,28 @@ curl -s "$ROTA_URL/v1/sql" -H "Authorization: Bearer $ROTA_KEY" \\
 END
 ```
 
-The answer is `{{"request_id", "columns", "rows", "truncated", "seconds"}}`; a row is a list in the
-order of the columns. Values are JSON: text, numbers, null; bytes are text such as `\\x00ff`.
+The response is `{{"request_id", "columns", "rows", "truncated", "seconds"}}`. A row is a list in
+the order of the columns. Values are JSON: text, numbers or null. Bytes are text such as `\\x00ff`.
 
 - One `SELECT` (or `WITH … SELECT`, `VALUES`), in the dialect of the database, of at most
   {LONGEST_SQL:,} characters. Parameters are `$1`, `$2` and so on, at most {MOST_PARAMS}.
-- At most {SECONDS:.0f} seconds, {MOST_ROWS:,} rows and 1 MiB of rows; `truncated` says that there
-  was more.
-- Two queries at once, one of each space. Others wait a moment, then get `503 busy`.
-- Functions are those that work on their arguments alone. On PostgreSQL nothing that begins with
-  `pg_` can be named, strings have no escapes, and of several common table expressions only the
-  first can list its columns behind its name.
-- Instants are text such as `2026-11-15T07:00:00.000000Z`, in UTC: they compare and sort as they
-  are.
+- At most {SECONDS:.0f} seconds, {MOST_ROWS:,} rows and 1 MiB of rows; `truncated` is true if there
+  were more.
+- Two queries at once, one for each space. Others wait briefly, then get `503 busy`.
+- Only functions that depend on their arguments alone are allowed. On PostgreSQL a query cannot use
+  names that begin with `pg_` or escapes in strings, and of several common table expressions only
+  the first can have a column list.
+- Instants are text in UTC such as `2026-11-15T07:00:00.000000Z`, so they sort and compare as text.
 
 | code | meaning |
 |---|---|
-| `sql_refused` | it asks for something that is not to be had, or cannot be understood |
-| `sql_timeout` | it took too long and was stopped |
-| `sql_failed` | it went wrong underway, for example a division by zero or too much memory |
+| `sql_refused` | the query uses something that is not allowed, or cannot be parsed |
+| `sql_timeout` | the query took too long and was stopped |
+| `sql_failed` | the query failed, for example by a division by zero or too much memory |
 
-On SQLite it works at once. A store in memory cannot be asked. On PostgreSQL it is off until a role
-of its own exists: run what `rota sql role` prints as a superuser, and set `sql_url` to an address
-with that role; a replica will do. [The SQL door](../decisions/sql-door.md) says why.
+SQL works on SQLite without setup, and not on a store in memory. On PostgreSQL it needs a role of
+its own: run what `rota sql role` prints as a superuser, and set `sql_url` to an address with that
+role, for example of a replica. See [the decision](../decisions/sql-console.md).
 """  # noqa: S608 - it shows a query
 
 
@@ -77,16 +76,17 @@ def _section(view: SqlView) -> str:
 
 
 OPERATIONS_INTRODUCTION = """\
-What a program that works for a run may ask for, as MCP tools at `/mcp`:
-[how to](../how-to/talking-back.md). A verb is a command of [the API](http.md) and has its fields,
-which are told there; those in brackets may be left out. Of what is left out by a run, those with a
-star mean its own task, run or conversation. `{"ok": true, …}` has the fields that the API gives.
+The operations that a program can use while it works for a run, as MCP tools at `/mcp` or as
+commands in its mailbox: [how to](../how-to/agent-api.md). An operation is a command of
+[the API](http.md) with the same fields. Fields in brackets are optional. Omitted fields with a star
+default to the task, run or thread of the program. The answer is `{"ok": true, …}` with the fields
+of the API.
 """
 
 
 OUTSIDE = """\
-Clients that come with a key, through `rota mcp` or to `/mcp`, have the verbs that need no run, as
-far as the scopes of their key go, and these beside, which no run has:
+Clients with a key, through `rota mcp` or at `/mcp`, can use the operations that need no run, within
+the scopes of their key, and these:
 """
 
 
@@ -97,12 +97,12 @@ def verbs_page(made: str) -> str:
         found for name, found in available_operations(attempt=False).items() if name not in inside
     ]
     tables = f"{_table(list(inside.values()))}\n\n{OUTSIDE}\n{_table(outside)}"
-    return f"# Verbs\n\n{made}\n\n{OPERATIONS_INTRODUCTION}\n{tables}\n"
+    return f"# Agent operations\n\n{made}\n\n{OPERATIONS_INTRODUCTION}\n{tables}\n"
 
 
 def _table(offers: list[AvailableOperation]) -> str:
     rows = [_operation_row(found) for found in offers]
-    return "\n".join(["| verb | command | fields | |", "|---|---|---|---|", *rows])
+    return "\n".join(["| operation | command | fields | |", "|---|---|---|---|", *rows])
 
 
 def _operation_row(found: AvailableOperation) -> str:
@@ -116,72 +116,69 @@ def _operation_row(found: AvailableOperation) -> str:
     return f"| `{verb.name}` | `{command.name}` | {' '.join(fields)} | {verb.about} |"
 
 
-CLI_MADE = "This page is made by `python -m rota.cli.reference`; a test keeps it current."
+CLI_MADE = "`python -m rota.cli.reference` generates this page; a test keeps it current."
 
 EXIT_CODES = """\
 | exit code | meaning |
 |---|---|
-| 0 | done; for `rota up`: stopped in order |
-| 1 | failed, or unexpected; for `rota run --wait`: the run failed, was cancelled or expired; \
-for `rota verify`: something does not hold |
-| 2 | refused: something in the request must change |
-| 3 | there is no such thing, or not for this key |
-| 4 | denied: nobody knows this key, or it may not do this |
-| 5 | it exists already and differs, or its state does not allow it |
-| 6 | the daemon or the database cannot be reached or used now |
+| 0 | success; for `rota up`: orderly shutdown |
+| 1 | failure or unexpected error; for `rota run --wait`: the run failed, was cancelled or \
+expired; for `rota verify`: an inconsistency was found |
+| 2 | invalid request |
+| 3 | not found, or not visible to this key |
+| 4 | unknown key, or the key lacks a permission |
+| 5 | conflict: it exists and differs, or its state does not allow the operation |
+| 6 | the daemon or the database is not available |
 | 7 | for `rota run --wait`: the run waits for a person |
-| 8 | for `rota run --wait`: it has not ended in time |
+| 8 | for `rota run --wait`: the run has not ended in time |
 | 130 | interrupted; for `rota up`: a second Ctrl-C stopped everything at once |
 """
 
 ASKING = """\
-A command asks the daemon when there is one, and works on the database when there is none; the
-answers are the same. The daemon is the one at `--url`, else at `ROTA_URL`, else the one that has
-left word in the home folder and answers. Its key is `ROTA_KEY`, else `admin.key` of the home
-folder, which is sent to this machine only. Whoever names a database, by `--store` or `ROTA_STORE`,
-gets that database. `up`, `once`, `verify`, `backup`, `restore` and `check` always work here, and so
-does `--call`, since a callable is not named over HTTP.
+A command uses the daemon if one is running, and the database otherwise, with the same output. The
+address of the daemon comes from `--url`, from `ROTA_URL`, or from the home folder. The key is
+`ROTA_KEY`, or `admin.key` of the home folder, which is sent only to this machine. With `--store` or
+`ROTA_STORE` a command uses that database. `up`, `once`, `verify`, `backup`, `restore` and `check`
+never use the daemon, and neither does `--call`, because a callable cannot be named over HTTP.
 
-A home or a database that was named and is not there is refused, so that one that is misspelt is
-not made. Only what makes something makes the home as well: `up`, `once`, `restore`, `add`,
-`apply`, `run` without a task, `task create`, `space create`, `key create`, `secret set`,
-`limit set` and `notify set`. The usual home, `~/.rota`, is read as an empty one until then.
+If a home folder or database is named explicitly and does not exist, the command fails. Only
+commands that create something create the home folder: `up`, `once`, `restore`, `add`, `apply`,
+`run` without a task, `task create`, `space create`, `key create`, `secret set`, `limit set` and
+`notify set`. The default home folder, `~/.rota`, counts as empty until then.
 
-Answers go to standard output, everything else to standard error. With `--json` an answer is the
-record that the [API](http.md) gives. `--dry-run` tries a change and takes it back. Nobody is asked
-anything unless at a terminal, and `--yes` answers. `NO_COLOR` takes the colours away.
+Results go to standard output, everything else to standard error. With `--json` the output is the
+record of the [API](http.md). `--dry-run` validates a change and rolls it back. Commands ask for
+confirmation only on a terminal; `--yes` confirms in advance. `NO_COLOR` disables colors.
 
-What programs, people and strangers wrote cannot steer a terminal: control characters (C0 and C1,
-but for the ends of lines and tabs), what turns the direction of text, and what cannot be seen or
-means nothing outside one font are written as `\\uXXXX`, on standard output and standard error,
-piped or not. In JSON that is the same text. Letters, accents and emoji of any language stay as they
-are, with the joiners (U+200C, U+200D) that some are written with. Only the colours of programs
-are kept, in `rota logs` on a terminal. As they are, byte for byte, come files of
-`rota artifacts … -o -`, the pane of `rota attach`, and the protocol of `rota mcp`. Titles and names
-that hold such a character are refused when they are made.
+Text from programs and people cannot control a terminal. On standard output and standard error,
+control characters (C0 and C1, except line ends and tabs), direction marks, and invisible or private
+characters are written as `\\uXXXX`. In JSON this is the same text. Letters, accents and emoji stay
+unchanged, including the joiners U+200C and U+200D. `rota logs` keeps the colors of programs on a
+terminal. Files of `rota artifacts … -o -`, the pane of `rota attach` and the protocol of `rota mcp`
+are passed through unchanged. Titles and names with such a character are refused.
 """
 
 READING = (
-    "Read once, from `rota.toml` in the home folder (`--home`, else `ROTA_HOME`, else `~/.rota`). "
-    "A variable wins over the file, and `--store` over both. `rota check` tells everything that is "
-    "wrong without starting anything."
+    "Rota reads the settings once, from `rota.toml` in the home folder (`--home`, `ROTA_HOME`, or "
+    "`~/.rota`). A variable overrides the file, and `--store` overrides both. `rota check` reports "
+    "all invalid settings without starting anything."
 )
 
 LIMITS = (
-    "Limits count agents and scripts; callables created on the command line count only against "
-    "slots and named groups. A limit that is set here is written at every start of `rota up`; "
-    "a default only where no limit stands yet."
+    "Limits apply to agents and scripts; callables created on the command line count only against "
+    "slots and named groups. Each start of `rota up` writes the limits that are set here, and "
+    "writes a default only if there is no limit yet."
 )
 
 ERRORS = """\
 An error is one sentence on standard error, `rota: …`. With `--json` it is
-`{"error": {"code", "message", "field"}}`, the field only where one is wrong.
+`{"error": {"code", "message", "field"}}`; `field` is present if one is invalid.
 """
 
 
 ALONE = (
-    "On PostgreSQL an operation of one statement is a transaction by itself: at `commit` it has "
-    "happened already."
+    "On PostgreSQL an operation of one statement is a transaction by itself, so at `commit` it is "
+    "already committed."
 )
 
 
@@ -209,7 +206,7 @@ def events_page() -> str:
     """Return the page of the events."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in EVENT_MEANINGS.items()]
     table = "\n".join(["| event | meaning |", "|---|---|", *rows])
-    told = "Every fact that Rota records, in the order it happened: `rota run RUN` shows a run's."
+    told = "Rota records these events in commit order. `rota run RUN` shows those of a run."
     return f"# Events\n\n{CLI_MADE}\n\n{told}\n\n{table}\n"
 
 
@@ -217,9 +214,10 @@ def fault_points_page() -> str:
     """Return the page of the fault points."""
     actions = "`kill` (SIGKILL), `stop` (SIGSTOP), `sleep` (one second), `raise`, `exit`"
     told = (
-        "For tests of Rota itself. `ROTA_FAULT=name:hit:action` hurts the process when it comes to "
-        f"a point for the hit-th time; the actions are {actions}. Unset, the points do nothing. "
-        "`make test-crash` uses every one of them."
+        "Fault points are for tests of Rota itself. `ROTA_FAULT=name:hit:action` performs the "
+        f"action when the process reaches the point for the hit-th time. The actions are "
+        f"{actions}. Without `ROTA_FAULT` the points do nothing. `make test-crash` uses all of "
+        "them."
     )
     stages = [f"| `{stage}` | {meaning} |" for stage, meaning in STAGES.items()]
     places = [f"| `{name}` | {meaning} |" for name, meaning in PLACES.items()]
@@ -229,12 +227,12 @@ def fault_points_page() -> str:
             "# Fault points",
             CLI_MADE,
             told,
-            "## In every transaction that writes",
+            "## In every writing transaction",
             f"A point is named `operation.stage`. The operations: {operations}.",
-            "\n".join(["| stage | what is true there |", "|---|---|", *stages]),
+            "\n".join(["| stage | state |", "|---|---|", *stages]),
             ALONE,
-            "## In one place each",
-            "\n".join(["| point | what is true there |", "|---|---|", *places]) + "\n",
+            "## At single places",
+            "\n".join(["| point | state |", "|---|---|", *places]) + "\n",
         ]
     )
 
@@ -245,7 +243,7 @@ REFERENCE_PAGES: dict[str, Callable[[], str]] = {
     "events.md": events_page,
     "fault-points.md": fault_points_page,
     "sql.md": partial(sql_page, CLI_MADE),
-    "verbs.md": partial(verbs_page, CLI_MADE),
+    "agent-operations.md": partial(verbs_page, CLI_MADE),
 }
 
 
@@ -288,62 +286,62 @@ def write_pages(folder: Path) -> None:
 
 FILE = "http.md"
 GIVES = open_artifact.__doc__
-HTTP_MADE = "This page is made by `python -m rota.cli.reference`; a test keeps it current."
+HTTP_MADE = "`python -m rota.cli.reference` generates this page; a test keeps it current."
 BEGIN = """\
-`rota up` serves the API on `http://127.0.0.1:7682`, or on another port if that one is taken;
-`api.json` in the home folder says where. `GET /v1/openapi.json` describes every request and answer
-exactly (OpenAPI 3.1).
+`rota up` serves the API on `http://127.0.0.1:7682`, or on another port if that one is in use;
+`api.json` in the home folder has the address. `GET /v1/openapi.json` describes every request and
+response exactly (OpenAPI 3.1).
 
 ```
 curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v1/tasks
 ```
 
-- **Health.** `/healthz` says that the process answers. `/readyz` answers 200, or 503 with
-  `error` and a list of `reasons` (`code`, `message`) while it cannot do its work.
-- **Keys.** Every request but `/healthz` and `/readyz` carries `Authorization: Bearer rota_…`. The
-  home folder's `admin.key` opens everything; others are made by `POST /v1/keys` and shown once. A
-  key belongs to a space and opens only that, unless its role is `main`. What belongs to somebody
-  else is not found (404).
-- **Writing.** `Idempotency-Key` lets the same request come twice and be carried out once; with
-  another body it is a conflict. `Rota-Dry-Run: true` tries a change and takes it back (204).
-  `If-Match` with the `ETag` of a task changes only what the caller has seen (412). Who changed what
-  is told by `GET /v1/requests`.
-- **Bodies** have at most 1 MiB and 20,000 values (counted from 64 KiB on) and come within 30 s; a
-  message with files has 14 MiB, if its `Content-Length` says so. Of bodies of more than 64 KiB a
-  space has 14 MiB under way at once; what does not say how long it is counts as 1 MiB. 429 and 503
-  say in `Retry-After` when to come again.
-- **Shares.** 2,000 connections are open at most: one more closes the one that was idle for longest
-  of those that have shown no key, else of the space that has the most. A member space has 500
-  requests under way (429 `too_many_requests`) and 250 streams of events (503 `too_many_streams`),
-  all member spaces together 900 streams of 1,000.
-- **Lists** are newest first; `next` of one page is `before` of the following one.
-- **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`; the code is stable and the
-  message one sentence for people. The log tells of refused requests (`api.refused`), at most 5 a
-  second; the next line says in `left_out` how many more there were."""
+- **Health.** `/healthz` answers while the process runs. `/readyz` answers 200, or 503 with `error`
+  and a list of `reasons` (`code`, `message`) while the daemon cannot do its work.
+- **Keys.** Every request except `/healthz` and `/readyz` needs `Authorization: Bearer rota_…`. The
+  `admin.key` of the home folder has full access. `POST /v1/keys` creates other keys and shows each
+  once. A key gives access to one space, unless its role is `main`. Everything in other spaces is
+  not found (404).
+- **Writing.** A request that is repeated with the same `Idempotency-Key` is executed once; with
+  another body it is a conflict. `Rota-Dry-Run: true` validates a change and rolls it back (204).
+  `If-Match` with the `ETag` of a task refuses the change if the task has changed (412).
+  `GET /v1/requests` lists who changed what.
+- **Bodies** have at most 1 MiB and 20,000 values (counted from 64 KiB on) and must arrive within
+  30 s. A message with files has at most 14 MiB and needs a `Content-Length`. A space can send
+  14 MiB in bodies of more than 64 KiB at once; a body of unknown length counts as 1 MiB. Responses
+  429 and 503 have a `Retry-After`.
+- **Connections.** 2,000 connections can be open. A further one closes the longest idle connection
+  without a key, or else one of the space with the most connections. A member space can have 500
+  requests in progress (429 `too_many_requests`) and 250 event streams (503 `too_many_streams`); all
+  member spaces together can have 900 of 1,000 streams.
+- **Lists** are newest first; pass `next` of one page as `before` of the following one.
+- **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`. The code is stable, and the
+  message is one sentence for people. The log contains refused requests (`api.refused`), at most 5 a
+  second; `left_out` in the next line counts the others."""
 
 LIVE = """\
-`text/event-stream`: `event` is the event's name, `data` its record, `id` its cursor. A client that
-comes again with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing twice. Without a
-cursor `/v1/events` begins now, and a run with its first event. One event `reset` says that this
-cannot be: the cursor is older than what is kept, the database was restored, or the client has not
-read what was sent to it. A key that is revoked ends its streams. Many clients together are sent a
-bounded number of bytes a second: then events come later, and none is left out.
+`text/event-stream`: `event` is the name of the event, `data` its record, and `id` its cursor. A
+client that reconnects with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing twice.
+Without a cursor, `/v1/events` starts now, and the stream of a run with its first event. An event
+`reset` means that the stream cannot continue at the cursor: it is older than the stored events, the
+database was restored, or the client did not read fast enough. Revoking a key ends its streams. The
+total rate for all clients is limited: with many clients events arrive later, and none is left out.
 
 ```
 curl -N -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v1/events
 ```"""
 METRICS = """\
-`GET /metrics` gives figures in the form that Prometheus reads, to a key of the role `main` with the
-scope `read`; with the setting `metrics_open` to whoever asks from this machine. Runs, deliveries
-and lateness are counted from the first time on that somebody asks, for the whole database; queue,
-slots and ledger are what stands in it. No label names a task or a space."""
+`GET /metrics` returns metrics in the format of Prometheus, for a key of the role `main` with the
+scope `read`, or with the setting `metrics_open` for every client on this machine. Runs, deliveries
+and lateness are counted for the whole database, from the first request on. Queue, slots and ledger
+show the current state. No label contains the name of a task or space."""
 
 SCOPES = {
-    KeyScope.READ: "look at everything of the space",
+    KeyScope.READ: "read everything in the space",
     KeyScope.RUN: "queue, cancel, retry and answer runs",
-    KeyScope.DEFINE: "create, change and delete tasks, schedules and what tasks remember",
-    KeyScope.ADMIN: "spaces, keys, limits, and the daemon itself",
-    KeyScope.SQL: "ask the database in SQL, read-only",
+    KeyScope.DEFINE: "create, change and delete tasks, schedules and task state",
+    KeyScope.ADMIN: "manage spaces, keys, limits and the daemon",
+    KeyScope.SQL: "run read-only SQL queries",
 }
 
 
@@ -358,7 +356,7 @@ def http_page() -> str:
         "# The HTTP API",
         HTTP_MADE,
         BEGIN,
-        "\n".join(["| scope | opens |", "|---|---|", *scopes]),
+        "\n".join(["| scope | permits |", "|---|---|", *scopes]),
         "\n".join(["| code | status | meaning |", "|---|---|---|", *codes]),
     ]
     head = ["| request | scope | what it does |", "|---|---|---|"]

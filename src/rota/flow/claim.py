@@ -16,7 +16,7 @@ POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedAssignments:
-    """What a claim brought, and in how many microseconds a spent rate allows more."""
+    """The claimed assignments, and the microseconds until a spent rate allows more."""
 
     assignments: list[Assignment]
     rest_micros: int | None = None
@@ -24,7 +24,7 @@ class ClaimedAssignments:
 
 
 async def claim(store: Store, worker: str, routes: Sequence[str], want: int) -> ClaimedAssignments:
-    """Take up to `want` runs; foreground first."""
+    """Claim up to `want` runs, foreground first."""
     claimed = await store.write(claim_runs, worker, POOLS, routes, want)
     assignments = make_assignments(claimed, store.database.incarnation)
     rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())

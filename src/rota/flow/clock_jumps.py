@@ -1,4 +1,4 @@
-"""Notes when the clock has gone back, and which slots were planned too early."""
+"""Records when the clock went back, and which slots were planned too early."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 async def note_return(store: Store) -> None:
-    """Note up to when schedules were planned by a clock that was ahead, if it was."""
+    """Record until when schedules were planned by a clock that was ahead, if it was."""
     known, now = await store.read(get_clock_jumps), store.now()
     early = planned_too_early(known, now)
     back = known.forward is not None and now < known.forward.end

@@ -1,7 +1,7 @@
-"""Deliver: the outbox is sent.
+"""Deliver: messages of the outbox are sent.
 
-A channel that says no is asked again later, with growing pauses. A channel that does not answer
-leaves the message `unknown`: nobody can tell whether it arrived, so it is shown and not sent again.
+A message that a channel refuses is sent again later, with growing pauses. If a channel does not
+answer, the message becomes `unknown`: it may have arrived, so it is reported and not sent again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 MOST = 100
 LONGEST_SEND = 30.0
-BROKEN_OFF = "its sending was broken off"
+BROKEN_OFF = "sending was interrupted"
 Mark: TypeAlias = tuple[Delivery, DeliveryState, str | None, int]
-"""A delivery, what became of it, why, and when it may be tried again."""
+"""A delivery, its new state, the error, and when it may be sent again."""
 
 
 class InFlightDeliveries:
-    """What a postman has taken and the store has not been told yet.
+    """Deliveries that this sender has claimed and whose outcome is not recorded yet.
 
-    The store may go away between a message and its record. Then the message is in this process's
-    hand: what is known of it is recorded when the store is back, and it is not sent again.
+    The store may become unavailable between sending and recording. The outcome is then recorded
+    when the store is back, and the message is not sent again.
     """
 
     def __init__(self) -> None:
@@ -49,11 +49,11 @@ async def deliver(
     chance: Random,
     in_hand: InFlightDeliveries | None = None,
 ) -> int:
-    """Send a batch of what is due; return how many were tried."""
+    """Send a batch of due messages; return how many were tried."""
     mine = InFlightDeliveries() if in_hand is None else in_hand
     async with mine.taking:
         await _catch_up(store, worker, mine)
-        mine.in_doubt = True  # until the answer is here, nobody knows what was taken
+        mine.in_doubt = True  # until the answer arrives, it is unknown which messages were claimed
         taken = await store.write(claim_deliveries, worker, MOST)
         mine.in_doubt = False
         mine.marks.update((delivery.id, None) for delivery in taken)
@@ -71,7 +71,7 @@ async def deliver(
 
 
 async def _catch_up(store: Store, worker: str, mine: InFlightDeliveries) -> None:
-    """Record what could not be recorded, and give back what was taken by a lost answer."""
+    """Record pending outcomes, and release messages that were claimed by a lost answer."""
     outbox = _Hand(store, mine)
     for mark in [mark for mark in mine.marks.values() if mark is not None]:
         await outbox.record(*mark)
@@ -82,7 +82,7 @@ async def _catch_up(store: Store, worker: str, mine: InFlightDeliveries) -> None
 
 
 class _Hand:
-    """Marks deliveries, and keeps each mark in hand until the store has taken it."""
+    """Records outcomes of deliveries, and keeps each until the store has accepted it."""
 
     def __init__(self, store: Store, mine: InFlightDeliveries) -> None:
         self.now = store.now
@@ -103,17 +103,17 @@ class _Hand:
     def keep(
         self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
     ) -> None:
-        """Record what became of one try later."""
+        """Record the outcome of one attempt later."""
         self._mine.marks[delivery.id] = (delivery, state, error, available_at)
 
 
 async def _send_all(
     outbox: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
 ) -> Exception | None:
-    """Send messages for one target; its fault waits until the other targets have been served."""
+    """Send the messages of one target; return its error, so that other targets are served first."""
     try:
         await _send_in_order(outbox, channels, wanted, chance)
-    except Exception as fault:  # noqa: BLE001 - told by the caller
+    except Exception as fault:  # noqa: BLE001 - reported by the caller
         return fault
     return None
 
@@ -121,7 +121,7 @@ async def _send_all(
 async def _send_in_order(
     outbox: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
 ) -> None:
-    """Send messages for one target one after the other; a slow one sends the rest back."""
+    """Send the messages of one target in order; after a slow one the others are released."""
     slow = False
     left = deque(wanted)
     try:
@@ -137,7 +137,7 @@ async def _send_in_order(
 
 
 async def _send(outbox: _Hand, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
-    """Send one message and record what is known of it; true if the channel took too long."""
+    """Send one message and record its outcome; return whether the channel took too long."""
     if channel is None:
         await _dead(outbox, delivery, f"no channel {delivery.channel!r} is configured")
         return False
@@ -176,7 +176,7 @@ async def _refused(
 
 
 async def _dead(outbox: _Hand, delivery: Delivery, why: str) -> None:
-    """Give a message up, and say so."""
+    """Mark a message as dead and log it."""
     facts = {"delivery_id": delivery.id, "run_id": delivery.run_id, "error": why}
     log.warning("delivery.dead", extra=facts)
     await outbox.record(delivery, DeliveryState.DEAD, why, outbox.now())

@@ -1,4 +1,4 @@
-"""Find a task or a run that a caller may see; rules for names."""
+"""Lookup of tasks and runs that a caller may see; rules for names."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 NAME_ADVICE = "write 1 to 128 letters, digits and _ . : / -, such as daily-report"
 
 LINE = re.compile(rf"[^{CONTROLS}{INVISIBLE}]*")
-LINE_ADVICE = (
-    "write it in one line, without control characters and without what cannot be seen or turns "
-    "text round"
-)
+LINE_ADVICE = "write one line without control characters, invisible characters and direction marks"
 
 
 def check_line(field: str, text: str) -> None:
-    """Refuse what would not be seen as it is, or would hide what stands beside it."""
+    """Refuse text with invisible characters or characters that change the display."""
     if not LINE.fullmatch(text):
         raise Invalid(field, text, LINE_ADVICE)
 
 
 def check_name(field: str, name: str) -> None:
-    """Refuse what could not be typed, listed or put in a path."""
+    """Refuse a name that cannot be typed, listed or put in a path."""
     if not NAME.fullmatch(name):
         raise Invalid(field, name, NAME_ADVICE)
 
 
 def check_new_name(name: str) -> None:
-    """Refuse a new task a name that stands for the id of another one."""
+    """Refuse a new task name that could be an id."""
     if name.isdigit():
         raise Invalid("name", name, "add a letter: a number alone is the id of a task")
 
@@ -46,13 +43,13 @@ async def get_task(store: Store, caller: Caller, name: str, space: str = "main")
     check_space(caller, space)
     found = await store.read(find_task_in_space, space, name)
     if found is None:
-        await store.read(find_space, space)  # which may be what is not there
+        await store.read(find_space, space)  # raises NotFound for an unknown space
         raise NotFound("task", name, "see `rota task list`")
     return found
 
 
 async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
-    """Return a run by id; one of another space is not there at all."""
+    """Return a run by id; runs of other spaces are not found."""
     run = await store.read(get_run, run_id)
     if run is None or not may_act_for(caller, run.space):
         raise run_not_found(run_id)
@@ -60,5 +57,5 @@ async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
 
 
 def run_not_found(run_id: int) -> NotFound:
-    """Return what is said of a run that is not there, or not for the caller."""
+    """Return the error for a run that does not exist or is not visible."""
     return NotFound("run", run_id, "see `rota runs`")

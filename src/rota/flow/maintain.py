@@ -1,12 +1,11 @@
 """Maintain: rescue lost runs, expire, prune, back up and restore.
 
-A restore is a time machine: what happened since the backup is forgotten, and did happen. So slots
-since then are not run again but recorded as not caught up, messages that waited are `unknown`, and
-runs that were going on are lost to whoever worked on them. `as_it_stood` says that nobody has
-worked on the original since the backup; then it goes on where it was.
-
-Each step only changes what it still recognises: settlements carry the state and epoch that were
+Each step changes only what it still recognizes: settlements carry the state and epoch that were
 read.
+
+A restore treats the time since the backup as unknown: slots since then are recorded as not caught
+up, waiting messages become `unknown`, and running runs are lost. `as_it_stood` states that nobody
+has used the original since the backup; then nothing of this applies.
 """
 
 from __future__ import annotations
@@ -38,18 +37,22 @@ from rota.store.workers import fence_workers, list_expired_runs, list_lost_runs,
 
 MAX_RESCUED = 500
 NEVER = 0
-"""An instant by which no promise has ended."""
-RESTORED = "it was going on when the backup was taken that has been restored"
+"""An instant at which no lease of a keeper home has ended."""
+RESTORED = "it was running when the restored backup was taken"
 WORKER_GONE = "its worker stopped renewing its lease"
-WORKER_BUSY = "its worker renews its lease but tells nothing of it: something may block its loop"
-KEEPER_ALONE = "its worker is gone; its keeper may go on alone until its home comes back"
-SENDER_GONE = "the sender vanished while sending"
+WORKER_BUSY = (
+    "its worker renews its lease but sends no heartbeat: something may block its event loop"
+)
+KEEPER_ALONE = (
+    "its worker is gone; its keeper may continue until another process takes over its home"
+)
+SENDER_GONE = "the sender died while sending"
 OUT_OF_QUEUE_TIME = "it waited in the queue past its deadline"
 OUT_OF_ANSWER_TIME = "nobody answered its question in time"
 NO_ANSWER = "waiting_for_user_timeout"
-"""The code of a run that nobody answered."""
+"""The error code of a run whose question was not answered."""
 BY_DEFAULT = "default"
-"""Who has answered a question that nobody answered, and that said what counts then."""
+"""`answered_by` of a question that got its default answer."""
 NOBODY_DECIDED = "its worker was lost, and nobody said in time whether to run it again"
 
 
@@ -62,11 +65,11 @@ async def rescue(
     watched: int = ALWAYS,
     promise: int = 0,
 ) -> int:
-    """Give back the runs of workers that are gone; return how many.
+    """Settle the runs of dead workers; return how many.
 
-    `fence` is false where a lock already tells who is alive. `watched` is for how many microseconds
-    the time was seen to go evenly up to `now`: no longer lease is judged by it, and no promise of a
-    home, which lasts for `promise`.
+    `fence` is false where a lock already proves who is alive. `watched` is for how many
+    microseconds the clock was seen to run evenly up to `now`: leases longer than that are not
+    judged. A lease of a keeper home lasts for `promise`.
     """
     now = store.now() if now is None else now
     if fence:
@@ -87,12 +90,11 @@ async def rescue(
 async def note_missed_heartbeats(
     store: Store, patience: int, before: frozenset[MissedHeartbeat]
 ) -> frozenset[MissedHeartbeat]:
-    """Note who has not been told of for two heartbeats, and why; return who is overdue now.
+    """Record attempts without a heartbeat for two intervals; return those that are overdue now.
 
-    Only who was overdue at the look before, and has not been heard of since, counts: a clock that
-    leaps makes everybody overdue until the next beat. Nothing is ended here. A worker that renews
-    its lease may be working, and a keeper may be alive until its home's promise ends; when neither
-    can be, the run is lost, and rescue settles it.
+    Only attempts that were overdue at the previous call as well count, because a clock that jumps
+    makes every attempt overdue until its next heartbeat. Nothing is ended here: the worker may be
+    working, or the keeper may be alive. When neither can be, `rescue` settles the run.
     """
     found = frozenset(await store.read(list_missed_heartbeats, patience, MAX_RESCUED))
     silent = {each: why for each in found & before if (why := _silence(each)) is not None}
@@ -108,9 +110,9 @@ def _silence(overdue: MissedHeartbeat) -> str | None:
 
 
 async def expire(store: Store, chance: Random) -> int:
-    """End runs whose deadline or question has run out; return how many.
+    """Expire runs whose deadline or question has passed; return how many.
 
-    A question that says what counts as its answer then gets that answer, and its run goes on.
+    A question with a default gets it as its answer instead, and its run continues.
     """
     runs = await store.read(list_expired_runs, MAX_RESCUED)
     waiting = [run.run_id for run in runs if run.state is RunState.WAITING]
@@ -142,16 +144,16 @@ MAX_PRUNED = 1_000
 
 
 async def prune(store: Store, keep: timedelta = KEEP) -> bool:
-    """Delete a batch of what ended longer ago than `keep`; true if there may be more."""
+    """Delete a batch of rows older than `keep`; return whether there may be more."""
     before = store.now() - int(keep.total_seconds() * 1_000_000)
     return await store.write(prune_runs, before, MAX_PRUNED) == MAX_PRUNED
 
 
 async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelta = KEEP) -> int:
-    """Delete the files of runs that have left the store; return how many folders went.
+    """Delete artifacts of runs that are no longer stored; return the number of folders.
 
-    A folder in which nothing was left goes as soon as its run has ended. One that is young stays,
-    whatever the store says: it may be another one that was opened by mistake.
+    An empty folder is deleted as soon as its run has ended. A recent folder is kept even if its run
+    is unknown, because the database may be the wrong one.
     """
     shelves = await asyncio.to_thread(artifacts.list_folders)
     before = from_micros(store.now()) - keep
@@ -169,7 +171,7 @@ async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelt
 
 
 async def _ended(store: Store, shelves: Sequence[ArtifactFolder]) -> dict[int, bool | None]:
-    """Return of each run whether it has ended; None if the store does not know it."""
+    """Return for each run whether it has ended; None if the store does not know it."""
     left = sorted({shelf.run_id for shelf in shelves}, reverse=True)
     ended: dict[int, bool | None] = dict.fromkeys(left)
     while left:
@@ -181,12 +183,12 @@ async def _ended(store: Store, shelves: Sequence[ArtifactFolder]) -> dict[int, b
 
 
 async def back_up(store: Database, path: str, *, force: bool = False) -> Backup:
-    """Write a backup of a store, while others go on working."""
+    """Write a backup of a store in use."""
     return await store.backup(path, force=force)
 
 
 async def restore(
     store: Database, path: str, *, as_it_stood: bool = False, force: bool = False
 ) -> RestoreResult:
-    """Put a backup in the place of a store that nobody has open."""
+    """Replace a store that nobody uses with a backup."""
     return await store.restore(path, None if as_it_stood else plan_skipping_due, force=force)

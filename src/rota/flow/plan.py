@@ -1,13 +1,12 @@
 """Plan: due schedules become runs and ledger rows; alignment after new zone data.
 
-A cursor is an instant, but a slot is named by its time on the wall. New data for a zone may move
-the slot a schedule stands at, and the one it waits for. So each cursor is put where that slot now
-lies, and each schedule waits for what follows: no nominal time is planned twice, none is passed
-over, and none is late because the planner still waited for its old hour.
+A step takes a batch of due schedules, decides about their slots and applies the decisions, in one
+transaction. Several planners can work at once: a plan applies only while its schedule is unchanged,
+and each slot exists once.
 
-One step takes a batch of due schedules, decides about their slots, and applies what was decided, in
-one transaction. Any number of planners may do this at once: a plan applies only while its schedule
-stands where it stood, and a slot exists once whatever happens.
+A cursor is an instant, but a slot is named by its local time. New zone data may move the last and
+the next slot of a schedule. Alignment moves each cursor to the new instant of its slot, so that no
+nominal time is planned twice, skipped or late.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from rota.timing.timetable import Timetable
 log = logging.getLogger(__name__)
 MOST_PROMOTED = 2_000
 BREATH = 10_000
-"""Microseconds between long steps, in which other processes find the database free."""
+"""Microseconds between long steps, in which other processes can use the database."""
 """What a stored rule that is damaged, or beyond what the calendar can do, may raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """What one step did, and when the next one is needed."""
+    """The counts of one step, and when the next one is due."""
 
     schedules: int
     promoted: int
@@ -44,9 +43,9 @@ class PlanResult:
 
 
 async def plan(store: Store) -> PlanResult:
-    """Let delayed runs whose time has come stand in the queue, and plan what is due.
+    """Promote delayed runs that are due, then plan due schedules.
 
-    They go first: whether a slot runs depends on who stands in its lane.
+    Promotion comes first, because whether a slot runs depends on the runs in its lane.
     """
     step = await store.write(plan_due, plan_schedule, MAX_SCHEDULES, waits=True)
     promoted = 0
@@ -62,18 +61,18 @@ async def plan(store: Store) -> PlanResult:
 
 MAX_ALIGNED = 1_000
 EDITION = 1
-"""To be raised when a change of `rota.timing` gives old rules other slots."""
+"""Increase this when a change of `rota.timing` changes the slots of existing rules."""
 
 
 async def align(store: Store, zone_data: str) -> int:
-    """Align every schedule unless that was done with these zone data; return how many moved."""
+    """Align every schedule once for these zone data; return how many were moved."""
     mark = f"{EDITION}:{zone_data}"
     moved = last = 0
     while standing := await store.read(list_waiting_schedules, mark, last, MAX_ALIGNED):
         plans = [plan for plan in map(_aligned, standing) if plan is not None]
         verdicts = await store.write(align_schedules, plans, None) if plans else []
         moved += sum(verdicts)
-        if all(verdicts):  # what changed in the meantime is looked at again
+        if all(verdicts):  # schedules that have changed meanwhile are read again
             last = standing[-1].id
     await store.write(align_schedules, [], mark)
     if moved:
@@ -82,7 +81,7 @@ async def align(store: Store, zone_data: str) -> int:
 
 
 def _aligned(schedule: ScheduleCursor) -> SchedulePlan | None:
-    """Return where a schedule ought to stand, or None where that is so."""
+    """Return the aligned position of a schedule, or None if it is correct."""
     if schedule.cursor == PAST_ASKED_FOR:
         return None
     try:
@@ -91,9 +90,9 @@ def _aligned(schedule: ScheduleCursor) -> SchedulePlan | None:
         following = table.next(resumed)
         renamed = _is_renamed(schedule, table)
     except RULE_ERRORS:
-        return None  # the planner sets such a rule aside
+        return None  # the planner quarantines such a rule
     cursor = to_micros(resumed)
-    # A rule that has nothing left is looked at now: the planner ends it.
+    # The planner ends a rule without further slots, so it is due now.
     next_at = cursor if following is None else to_micros(following.due)
     if (cursor, next_at) == (schedule.cursor, schedule.next_at) and not renamed:
         return None
@@ -107,7 +106,7 @@ def _aligned(schedule: ScheduleCursor) -> SchedulePlan | None:
 
 
 def _is_renamed(schedule: ScheduleCursor, table: Timetable) -> bool:
-    """Whether the slot at a schedule's cursor has another name now, so that its past has too."""
+    """Return whether the slot at the cursor has another name now."""
     if schedule.slot_key is None:
         return False
     slot = table.next(from_micros(schedule.cursor - 1))
@@ -119,7 +118,7 @@ MOST_READY = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePreview:
-    """What would become of the due slots of one schedule."""
+    """The decisions about the due slots of one schedule."""
 
     task: str
     schedule: int
@@ -129,14 +128,14 @@ class DuePreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPreview:
-    """What is due and what is ready."""
+    """What a pass would plan and run."""
 
     due: list[DuePreview] = field(default_factory=list)
     ready: list[Run] = field(default_factory=list)
 
 
 async def preview_pass(store: Store) -> PassPreview:
-    """Return what a pass that began now would plan and run."""
+    """Return what a pass would plan and run now."""
     now = store.now()
     due = await store.read(list_due_schedules, MAX_SCHEDULES)
     names = {task.id: task.name for task in await store.read(get_tasks, [d.task_id for d in due])}

@@ -30,14 +30,14 @@ from rota.store.views import list_successors
 async def settle_attempts(
     store: Store, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
 ) -> list[bool]:
-    """Settle ended attempts; false for those whose lease was somebody else's by then."""
+    """Settle ended attempts; False for those whose lease belonged to another worker."""
     return await store.write(store_settlement.settle, await decide_attempts(store, ended, chance))
 
 
 async def decide_attempts(
     store: Store, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
 ) -> list[Settlement]:
-    """Return what becomes of ended attempts, for the store to settle."""
+    """Return the settlements of ended attempts."""
     followers = await store.read(list_successors, sorted({a.lease.task_id for a, _ in ended}))
     talking = [a.lease.run_id for a, _ in ended if a.lease.route in TALKING]
     asked = await store.read(attempts_waiting_for_answer, talking) if talking else {}
@@ -77,7 +77,7 @@ def _is_plain(
     followers: Mapping[int, list[Task]],
     asked: Mapping[RunId, WaitingForAnswer],
 ) -> bool:
-    """Whether a success without a result ends a run, and that is all."""
+    """Return whether a success without a result ends the run without further effects."""
     lease, policy = assignment.lease, assignment.task.policy
     followed = followers.get(lease.task_id) if followers else None
     told = policy.deliver_to is not None or policy.until_success
@@ -92,12 +92,12 @@ def _plain_success(lease: Lease) -> Settlement:
 
 
 async def _outward(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
-    """Return the lost runs that may have done what cannot be taken back.
+    """Return the lost runs that may have had an effect outside.
 
-    A program that was never begun has done nothing. An agent with an open network may have done
-    anything. Of all others it is known: a message or another effect through Rota, what a person
-    approved, or a write that the gateway passed on. Whether it did is seen by the home of the
-    attempt; where that is gone, it may have.
+    A program that never started has had none. An agent with an open network may have had any. For
+    all others it is known: messages and effects through Rota, approved actions, and writes through
+    the gateway. The home of the attempt knows whether it wrote; if the home is gone, it counts as
+    if it had.
     """
     undecided = [one for one in lost if one[1].policy.on_lost is OnLost.AUTO]
     programs = [run_id for run_id, task, _ in undecided if task.kind is not TaskKind.PYTHON]
@@ -116,7 +116,7 @@ async def _outward(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[
 
 
 async def _unbegun(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
-    """Return the lost runs of programs that were never begun: nobody has written one down."""
+    """Return the lost runs whose programs never started."""
     programs = {run_id for run_id, task, _ in lost if task.kind is not TaskKind.PYTHON}
     return (
         programs - (await store.read(list_started_attempts, sorted(programs))).keys()
@@ -131,14 +131,14 @@ async def _is_open_agent(store: Store, task: Task) -> bool:
     role = (await store.read(find_space, task.space)).role
     try:
         return can_reach_outside(site_of(task.spec, role))
-    except RotaError:  # a site that nothing can run at any more
+    except RotaError:  # a site that no executor provides any more
         return True
 
 
 async def settle_runs(
     store: Store, ended: Sequence[tuple[OpenRun, AttemptReport]], chance: Random
 ) -> list[bool]:
-    """Settle runs that no attempt speaks for: lost, expired or cancelled ones."""
+    """Settle runs without a report: lost, expired or cancelled ones."""
     return (
         await store.write(store_settlement.settle, await decide_runs(store, ended, chance))
         if ended
@@ -149,7 +149,7 @@ async def settle_runs(
 async def decide_runs(
     store: Store, ended: Sequence[tuple[OpenRun, AttemptReport]], chance: Random
 ) -> list[Settlement]:
-    """Return what becomes of runs that no attempt speaks for, for the store to settle."""
+    """Return the settlements of runs without a report."""
     task_ids = sorted({run.task_id for run, _ in ended})
     tasks = {task.id: task for task in await store.read(get_tasks, task_ids)}
     followers = await store.read(list_successors, task_ids)
@@ -182,7 +182,7 @@ async def decide_runs(
 
 
 def running(lease: Lease) -> OpenRun:
-    """Return a lease as the facts for a settlement."""
+    """Return a lease as the input of a settlement."""
     return OpenRun(
         run_id=lease.run_id,
         task_id=lease.task_id,

@@ -1,7 +1,7 @@
-"""Changes of a task: what is due is planned first, queued runs end with it.
+"""Changes of a task: due slots are planned first, queued runs end with it.
 
-A slot that was due before a change has its run or its ledger row, however late the planner is. So
-a change first plans what is due, then applies only while the schedules stand as they stood then.
+A slot that was due before a change gets its run or ledger row, however late the planner is. So a
+change first plans due slots, and applies only while the schedules are unchanged since.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_TRIES = 20
 
 
 async def retry_if_stale(change: Callable[[], Awaitable[Result]]) -> Result:
-    """Make a change again that others got in the way of."""
+    """Repeat a change that failed because of concurrent changes."""
     for _ in range(MOST_TRIES - 1):
         try:
             return await change()
@@ -42,7 +42,7 @@ async def retry_if_stale(change: Callable[[], Awaitable[Result]]) -> Result:
 
 
 async def plan_due_then_list(store: Store, task_id: TaskId, now: int) -> list[StoredSchedule]:
-    """Return the schedules of a task once nothing of them is due that was due at an instant."""
+    """Return the schedules of a task after planning all slots that were due at an instant."""
     while True:
         found = await store.read(list_schedules, [task_id])
         due = [s for s in found if s.next_at is not None and to_micros(s.next_at) <= now]
@@ -53,16 +53,16 @@ async def plan_due_then_list(store: Store, task_id: TaskId, now: int) -> list[St
 
 
 async def plan_due_now(store: Store, schedule_id: ScheduleId) -> None:
-    """Plan what is due of one schedule now, because it is about to be changed or dropped."""
+    """Plan the due slots of a schedule that is about to be changed or deleted."""
     for due in await store.read(list_due_schedules, 1, schedule_id):
         await store.write(apply_plans, [plan_schedule(due, store.now())])
 
 
 async def disable(store: Store, task: Task, reason: str, until: datetime | None) -> None:
-    """Stop a task's slots from running; planned runs that have not begun are cancelled with it."""
+    """Disable a task and cancel its planned runs that have not started."""
     now = store.now()
     done = False
-    while not done:  # what a planner queues meanwhile is ended too
+    while not done:  # runs that a planner queues meanwhile are cancelled too
         await plan_due_then_list(store, task.id, now)
         queued = await store.read(list_queued_runs, task.id, planned_only=True)
         unbegun = [run for run in queued if run.epoch == 0]
@@ -71,7 +71,7 @@ async def disable(store: Store, task: Task, reason: str, until: datetime | None)
 
 
 def cancel_runs(runs: list[OpenRun], task: Task, reason: str, now: int) -> list[Settlement]:
-    """Return the ends of queued runs that are cancelled together."""
+    """Return the settlements of queued runs that are cancelled together."""
     context = SettlementContext(policy=task.policy, now=now)
     report = AttemptReport(outcome=Cancelled(reason=reason))
     return [settle(run, report, context) for run in runs]

@@ -1,1 +1,1 @@
-"""Rota inside a Python program."""
+"""Rota as a Python library."""

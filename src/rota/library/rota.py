@@ -27,7 +27,7 @@ from rota.model.schedules import StoredSchedule
 from rota.model.spaces import Limit, SpaceRole
 from rota.model.tasks import After, AfterOn, Policy, Task
 from rota.ports.channel import Channel
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, Random
 from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
@@ -41,13 +41,13 @@ Result = TypeVar("Result")
 
 
 class AsyncCalls(Protocol):
-    """What there is to wait for: the calls of a Rota."""
+    """The awaitable methods of a Rota."""
 
     async def open(self) -> None:
         """Open the store."""
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
     @property
     def enqueue(self) -> Callable[..., Coroutine[Any, Any, RunId]]:
@@ -63,7 +63,7 @@ class AsyncCalls(Protocol):
 
     @property
     def work(self) -> Callable[..., Coroutine[Any, Any, None]]:
-        """Plan, run, deliver and repair."""
+        """Run all roles until stopped."""
 
     async def cancel(self, run_id: int) -> Run:
         """Cancel a run."""
@@ -75,11 +75,11 @@ class AsyncCalls(Protocol):
         """Return a run."""
 
     async def questions(self, run_id: int) -> list[Question]:
-        """Return what a run has asked."""
+        """Return the questions of a run."""
 
 
 class BlockingRota:
-    """Runs a Rota on a thread with a loop of its own.
+    """Runs a Rota on a thread with its own event loop.
 
     ```python
     with Rota("sqlite:///rota.db").blocking() as rota:
@@ -93,7 +93,7 @@ class BlockingRota:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Start the thread and open."""
+        """Start the thread and open the store."""
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="rota-loop", daemon=True)
         thread.start()
@@ -111,7 +111,7 @@ class BlockingRota:
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close and end the thread."""
+        """Close the store and end the thread."""
         try:
             self._wait(self._rota.close())
         finally:
@@ -143,15 +143,15 @@ class BlockingRota:
         return self._wait(self._rota.answer(question_id, text))
 
     def run(self, run_id: int) -> Run:
-        """Return a run as it stands."""
+        """Return a run."""
         return self._wait(self._rota.run(run_id))
 
     def questions(self, run_id: int) -> list[Question]:
-        """Return what a run has asked; see Rota.questions."""
+        """Return the questions of a run; see Rota.questions."""
         return self._wait(self._rota.questions(run_id))
 
     def work(self, *, until_idle: bool = False) -> None:
-        """Plan, run, deliver and repair; see Rota.work."""
+        """Run all roles until stopped; see Rota.work."""
         self._wait(self._rota.work(until_idle=until_idle))
 
     def _wait(self, call: Coroutine[Any, Any, Result]) -> Result:
@@ -185,7 +185,9 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class _Declared:
+class DeclaredTask:
+    """A callable that a program has declared as a task."""
+
     name: str
     function: Function
     policy: Policy
@@ -221,7 +223,7 @@ class Rota:
         on_failure: FailureHook | None = None,
         channels: Sequence[Channel] = (),
         clock: Clock | None = None,
-        chance: random.Random | None = None,
+        chance: Random | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom()
@@ -229,7 +231,8 @@ class Rota:
         self._slots = slots
         self._limits = limits
         self._on_failure = on_failure
-        self._declared: dict[str, _Declared] = {}
+        self.declared: dict[str, DeclaredTask] = {}
+        """The tasks of this program, by name."""
         self._known: dict[str, Task] = {}
         self._templates: dict[tuple[str, int | None], NewRun] = {}
         self._functions: dict[str, Function] = {}
@@ -249,7 +252,7 @@ class Rota:
         on: str = "success",
         **options: Any,  # noqa: ANN401 - checked by policy_from
     ) -> Callable[[AnyFunction], AnyFunction]:
-        """Declare a callable as a task; it is written to the store when Rota opens.
+        """Declare a callable as a task; it is stored when Rota opens.
 
         Options are the fields of the task's policy: retry, timeout, priority, pool, lane, group,
         overlap, catch_up, on_lost, disable_after, until_success, deadline, deliver_to, acknowledge,
@@ -259,20 +262,24 @@ class Rota:
         policy = policy_from(options)
         following = None if after is None else After(task=after, on=AfterOn(on))
 
-        def declare(function: AnyFunction) -> AnyFunction:
-            if name in self._declared:
-                message = f"the task {name!r} is declared twice in this program"
-                raise Conflict(message)
-            self._declared[name] = _Declared(name, function, policy, following, title)
-            self._functions[f"python:{name}"] = function
+        def decorate(function: AnyFunction) -> AnyFunction:
+            self.declare(DeclaredTask(name, function, policy, following, title))
             return function
 
-        return declare
+        return decorate
+
+    def declare(self, declared: DeclaredTask) -> None:
+        """Add a task to this program; its name must be new."""
+        if declared.name in self.declared:
+            message = f"the task {declared.name!r} is declared twice in this program"
+            raise Conflict(message)
+        self.declared[declared.name] = declared
+        self._functions[f"python:{declared.name}"] = declared.function
 
     # open and close
 
     async def open(self) -> None:
-        """Open the store and write down the declared tasks; opening twice is harmless."""
+        """Open the store and store the declared tasks; opening twice is harmless."""
         if self._open:
             return
         await self.store.database.open()
@@ -281,7 +288,7 @@ class Rota:
         await self.store.write(add_thread, space.id, LOCAL_THREAD)
         if self._limits:
             await self.store.write(set_limits, self._limits)
-        for declared in self._declared.values():
+        for declared in self.declared.values():
             self._known[declared.name] = await tasks.put_task(
                 self.store,
                 LOCAL,
@@ -295,14 +302,14 @@ class Rota:
             )
 
     async def close(self) -> None:
-        """Let go of the store; what is queued stays there."""
+        """Close the store; queued runs stay there."""
         if self._open:
             self._open = False
             self._runner.close()
             await self.store.database.close()
 
     def blocking(self) -> BlockingRota:
-        """Return the same Rota for a program without an event loop."""
+        """Return this Rota for programs without an event loop."""
         return BlockingRota(self)
 
     async def __aenter__(self) -> Self:
@@ -332,10 +339,10 @@ class Rota:
         priority: int | None = None,
         connection: Any = None,  # noqa: ANN401 - the caller's asyncpg connection
     ) -> RunId:
-        """Queue one run and return its id once it is durable.
+        """Queue one run and return its id when it is durable.
 
-        The same key again returns the same run; with another payload it raises Conflict. With
-        `connection`, an asyncpg connection inside a transaction, the run exists if and when that
+        The same key returns the same run; with another payload it raises Conflict. With
+        `connection`, an asyncpg connection in a transaction, the run exists if and when that
         transaction commits.
         """
         batch = RunBatch(
@@ -368,13 +375,13 @@ class Rota:
         return [outcome.run_id for outcome in outcomes[0]]
 
     async def _template(self, name: str, at: datetime | None, priority: int | None) -> NewRun:
-        """Return what runs of a task have in common; the plain one of a declared task is kept."""
+        """Return the common part of runs of a task; that of a declared task is cached."""
         kept = self._templates.get((name, priority)) if at is None else None
         if kept is not None:
             return kept
         task = await self._task(name)
         template = runs.make_template(task, RunSource.ENQUEUE, self.store.now(), at, priority)
-        if at is None and template.expires_at is None and name in self._declared:
+        if at is None and template.expires_at is None and name in self.declared:
             self._templates[name, priority] = template
         return template
 
@@ -438,26 +445,26 @@ class Rota:
         )
 
     async def cancel(self, run_id: int) -> Run:
-        """End a run that has not begun, or ask whoever works on it to stop."""
+        """Cancel a queued run, or ask the worker of a running one to stop it."""
         return await runs.cancel_run(self.store, LOCAL, run_id, self._chance)
 
     async def answer(self, question_id: int, text: str, *, action_hash: str | None = None) -> Run:
-        """Answer a question; the run goes on. An approval needs the hash of what it shows."""
+        """Answer a question; an approval needs the hash of its action."""
         return await runs.answer_question(self.store, LOCAL, question_id, text, action_hash)
 
     async def run(self, run_id: int) -> Run:
-        """Return a run as it stands."""
+        """Return a run."""
         return await lookup.find_run(self.store, LOCAL, run_id)
 
     async def questions(self, run_id: int) -> list[Question]:
-        """Return the questions a run has asked, oldest first."""
+        """Return the questions of a run, oldest first."""
         await lookup.find_run(self.store, LOCAL, run_id)
         return await self.store.read(list_questions, [run_id])
 
     # work
 
     async def work(self, *, until_idle: bool = False) -> None:
-        """Plan, run, deliver and repair until cancelled, or until there is nothing left to do."""
+        """Plan, run, deliver and maintain until cancelled, or until nothing is left to do."""
         if not self._open:
             message = "Rota is not open: use `async with rota:`"
             raise Unavailable(message)
@@ -468,11 +475,14 @@ class Rota:
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(crew.run())
                 try:
-                    await (crew.idle() if until_idle else asyncio.shield(working))
+                    await (self._until_idle(crew) if until_idle else asyncio.shield(working))
                 finally:
                     await crew.stop()
         finally:
             self.crew = None
+
+    async def _until_idle(self, crew: Supervisor) -> None:
+        await crew.idle()
 
     def _make_crew(self) -> Supervisor:
         me = this_process()

@@ -52,29 +52,27 @@ class EventName(StrEnum):
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
-    EventName.SETTLED: "a run ended; data holds its state, and `checked`, `mark` and `next_check` "
-    "if known",
+    EventName.SETTLED: "a run ended; data has its state, `checked`, `mark` and `next_check`",
     EventName.RETRIED: "an attempt failed and the run is queued again",
-    EventName.LOST: "an attempt vanished without a result; data says why",
-    EventName.DRAINED: "a worker shut down and gave the run back",
-    EventName.HELD_BACK: "a daily budget is used up and the run waits; data names the budget",
+    EventName.LOST: "an attempt was lost without a result; data has the reason",
+    EventName.DRAINED: "a worker shut down and returned the run to the queue",
+    EventName.HELD_BACK: "a daily budget is spent and the run waits; data names the budget",
     EventName.ASKED: "a run waits for a person's answer",
     EventName.ANSWERED: "a person answered and the run is queued again",
-    EventName.NOTICED: "notifications about a failed, expired or waiting run were queued; data "
-    "holds the targets they go `to`, and the targets whose level its priority is `below`",
-    EventName.CANCEL_REQUESTED: "a running run was asked to stop; `why` says by whom",
+    EventName.NOTICED: "Rota queued notifications that a run failed, expired or waits; data has "
+    "the targets in `to`, and in `below` those whose level the run does not reach",
+    EventName.CANCEL_REQUESTED: "somebody requested that a running run stop; `why` says who",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
-    EventName.SILENT: "two heartbeats of a running attempt were missed; data says why",
-    EventName.LATE_RESULT: "a result came from an attempt that no longer holds the run",
-    EventName.OUTPUT: "a program wrote output; data holds the stream, the offset, the text, and, "
-    "if it has colours, the coloured text as `ansi`; the last line of an `open` chunk is "
-    "incomplete, a chunk that `continues` completes the line before it; a chunk with `end` is the "
-    "end of a long output, recorded after the program has ended",
-    EventName.PROGRESS: "a run reports its progress; data holds percent and message",
-    EventName.TOOL: "an agent calls a tool; data holds its name and a summary",
-    EventName.USAGE: "an agent has used tokens; data holds the figures",
-    EventName.SESSION: "an agent started or resumed a session; data holds its id",
-    EventName.FAULT: "an agent reported an error and may go on; data holds its kind",
+    EventName.SILENT: "a running attempt missed two heartbeats; data has the reason",
+    EventName.LATE_RESULT: "an attempt that no longer owns the run returned a result",
+    EventName.OUTPUT: "a program wrote output; data has the stream, the offset and the text, and "
+    "in `ansi` the text with its colors. `open` marks an incomplete line, `continues` the rest "
+    "of the line before, and `end` the end of a long output, recorded after its program has ended",
+    EventName.PROGRESS: "a run reported progress; data has percent and message",
+    EventName.TOOL: "an agent called a tool; data has its name and a summary",
+    EventName.USAGE: "an agent used tokens; data has the figures",
+    EventName.SESSION: "an agent started or resumed a session; data has its name",
+    EventName.FAULT: "an agent met an error and may continue; data has its class",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",
@@ -82,19 +80,20 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.TASK_DELETED: "a task was deleted; its history stays until retention",
     EventName.SCHEDULE_CHANGED: "a schedule was created or changed",
     EventName.SCHEDULE_ENDED: "a schedule has no further slots",
-    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated; it plans no slots",
+    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated and the schedule "
+    "is quarantined",
     EventName.DELIVERY_SENT: "a channel accepted a message",
-    EventName.DELIVERY_UNKNOWN: "a channel did not confirm whether it accepted a message",
-    EventName.DELIVERY_DEAD: "a message could not be sent and is not tried again",
+    EventName.DELIVERY_UNKNOWN: "a channel did not say whether it accepted a message",
+    EventName.DELIVERY_DEAD: "a message could not be delivered and is not sent again",
     EventName.DELIVERY_WITHDRAWN: "a question was closed before its message was sent",
-    EventName.RESTORED: "the database was restored from a backup; data holds the backup's time",
-    EventName.PAUSED: "everything was paused: no run starts, slots that come due are skipped",
-    EventName.RESUMED: "everything was resumed: runs start again from now on",
-    EventName.CLOCK_LEAPT: "the store's clock jumped forward by more than a minute; data holds "
-    "`from` and `to`; slots in between count as missed once the new time is confirmed",
-    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back; slots `from` one instant "
-    "`to` the other were planned too early and do not fire again: `rota status` names the "
-    "`rota backfill` command that runs those without a run",
+    EventName.RESTORED: "the database was restored from a backup; data has the time of the backup",
+    EventName.PAUSED: "everything was paused: nothing new starts, slots that come due are skipped",
+    EventName.RESUMED: "everything was resumed: work starts again",
+    EventName.CLOCK_LEAPT: "the store's clock jumped forward by more than a minute; data has "
+    "`from` and `to`. Slots in between count as missed once Rota accepts the new time",
+    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back. Slots between `from` "
+    "and `to` were planned already and do not fire again; `rota status` shows the `rota "
+    "backfill` command for those without a run",
 }
 
 

@@ -1,4 +1,4 @@
-"""What every agent keeps to, whatever its program is."""
+"""What every agent must do, whatever its program is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.model.attempts import Cancelled, Failed, Succeeded
 from rota.ports.agent import Agent, AgentWorkspace
 
 SECRET_NAMES = ("ROTA_DATABASE", "GITHUB_TOKEN", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH")
-ROOM = AgentWorkspace(
+WORK = AgentWorkspace(
     folder="/attempt",
     cwd="/work",
     home="/home/agent",
@@ -33,50 +33,50 @@ RUBBISH = (
 
 
 class AgentContract:
-    """For an `agent` and a `wish` it can fulfil."""
+    """For an `agent`, and a `spec` that it can work on."""
 
-    def test_what_is_run_is_decided_by_the_wish_and_the_room_alone(
-        self, agent: Agent, wish: AgentSpec
+    def test_what_is_run_is_decided_by_the_spec_and_the_workspace_alone(
+        self, agent: Agent, spec: AgentSpec
     ) -> None:
-        assert agent.prepare(wish, ROOM) == agent.prepare(wish, ROOM)
+        assert agent.prepare(spec, WORK) == agent.prepare(spec, WORK)
 
-    def test_the_environment_is_chosen_by_name(self, agent: Agent, wish: AgentSpec) -> None:
-        env = agent.prepare(wish, ROOM).command.env
+    def test_the_environment_is_chosen_by_name(self, agent: Agent, spec: AgentSpec) -> None:
+        env = agent.prepare(spec, WORK).command.env
         assert not set(SECRET_NAMES) & set(env)
         assert not set(SECRET_NAMES) & agent.abilities.variables
         assert (env["HOME"], env["ROTA_RUN_ID"]) == ("/home/agent", "7")
         assert env["PATH"]
 
-    def test_no_key_is_among_the_words(self, agent: Agent, wish: AgentSpec) -> None:
+    def test_no_key_is_among_the_words(self, agent: Agent, spec: AgentSpec) -> None:
         offered = dict.fromkeys(agent.abilities.variables, "a-key")
-        command = agent.prepare(wish, replace(ROOM, offered=offered)).command
+        command = agent.prepare(spec, replace(WORK, offered=offered)).command
         assert not any("a-key" in word for word in command.argv)
         assert offered.items() <= command.env.items()
 
-    def test_the_instructions_arrive(self, agent: Agent, wish: AgentSpec) -> None:
-        command = agent.prepare(replace(wish, instructions="weigh the hérons"), ROOM).command
+    def test_the_instructions_arrive(self, agent: Agent, spec: AgentSpec) -> None:
+        command = agent.prepare(replace(spec, instructions="weigh the hérons"), WORK).command
         assert command.stdin == "weigh the hérons".encode()
         assert command.cwd == "/work"
 
-    def test_no_instructions_are_refused(self, agent: Agent, wish: AgentSpec) -> None:
+    def test_no_instructions_are_refused(self, agent: Agent, spec: AgentSpec) -> None:
         with pytest.raises(Invalid, match="instructions"):
-            agent.check(replace(wish, instructions=""))
+            agent.check(replace(spec, instructions=""))
 
     def test_what_is_not_among_its_abilities_is_refused(
-        self, agent: Agent, wish: AgentSpec
+        self, agent: Agent, spec: AgentSpec
     ) -> None:
         able = agent.abilities
         thinking = (*able.thinking, "high")[0]
         mode = (*able.permission_modes, "plan")[0]
         wanted = {
-            "model": (replace(wish, model="some-model"), able.models),
-            "fallback_models": (replace(wish, fallback_models=("x",)), able.fallback_models),
-            "tools": (replace(wish, tools=("some_tool",)), able.tools),
-            "denied_tools": (replace(wish, denied_tools=("some_tool",)), able.denied_tools),
-            "max_turns": (replace(wish, max_turns=3), able.max_turns),
-            "context": (replace(wish, context=SessionContext.GROUP), able.resume),
-            "thinking": (replace(wish, thinking=thinking), bool(able.thinking)),
-            "permission_mode": (replace(wish, permission_mode=mode), bool(able.permission_modes)),
+            "model": (replace(spec, model="some-model"), able.models),
+            "fallback_models": (replace(spec, fallback_models=("x",)), able.fallback_models),
+            "tools": (replace(spec, tools=("some_tool",)), able.tools),
+            "denied_tools": (replace(spec, denied_tools=("some_tool",)), able.denied_tools),
+            "max_turns": (replace(spec, max_turns=3), able.max_turns),
+            "context": (replace(spec, context=SessionContext.GROUP), able.resume),
+            "thinking": (replace(spec, thinking=thinking), bool(able.thinking)),
+            "permission_mode": (replace(spec, permission_mode=mode), bool(able.permission_modes)),
         }
         for field, (changed, can) in wanted.items():
             if can:
@@ -86,19 +86,19 @@ class AgentContract:
                 agent.check(changed)
             assert refused.value.field == field
 
-    def test_rubbish_raises_nothing(self, agent: Agent, wish: AgentSpec) -> None:
-        reader = agent.reader(wish, ROOM)
+    def test_rubbish_raises_nothing(self, agent: Agent, spec: AgentSpec) -> None:
+        reader = agent.reader(spec, WORK)
         for line in RUBBISH:
             reader.feed(line)
             reader.feed(line, cut=True)
         assert reader.end(ProcessExit(code=1)).fault is not None
 
-    def test_what_is_said_depends_on_the_lines_alone(self, agent: Agent, wish: AgentSpec) -> None:
-        first, second = agent.reader(wish, ROOM), agent.reader(wish, ROOM)
+    def test_what_is_said_depends_on_the_lines_alone(self, agent: Agent, spec: AgentSpec) -> None:
+        first, second = agent.reader(spec, WORK), agent.reader(spec, WORK)
         assert [first.feed(line) for line in RUBBISH] == [second.feed(line) for line in RUBBISH]
         assert first.end(ProcessExit(code=0)) == second.end(ProcessExit(code=0))
 
-    def test_no_bad_end_is_a_success(self, agent: Agent, wish: AgentSpec) -> None:
+    def test_no_bad_end_is_a_success(self, agent: Agent, spec: AgentSpec) -> None:
         for end in (
             ProcessExit(code=1),
             ProcessExit(code=127),
@@ -106,19 +106,19 @@ class AgentContract:
             ProcessExit(signal=9),
             ProcessExit(),
         ):
-            verdict = agent.reader(wish, ROOM).end(end)
-            assert isinstance(verdict.outcome, Failed)
-            assert verdict.outcome.code == verdict.fault
+            result = agent.reader(spec, WORK).end(end)
+            assert isinstance(result.outcome, Failed)
+            assert result.outcome.code == result.fault
 
-    def test_a_kill_by_somebody_else_is_out_of_memory(self, agent: Agent, wish: AgentSpec) -> None:
-        verdict = agent.reader(wish, ROOM).end(ProcessExit(code=137))
-        assert verdict.fault is AgentErrorKind.OUT_OF_MEMORY
-        assert isinstance(verdict.outcome, Failed)
-        assert not verdict.outcome.retryable
+    def test_a_kill_by_somebody_else_is_out_of_memory(self, agent: Agent, spec: AgentSpec) -> None:
+        result = agent.reader(spec, WORK).end(ProcessExit(code=137))
+        assert result.fault is AgentErrorKind.OUT_OF_MEMORY
+        assert isinstance(result.outcome, Failed)
+        assert not result.outcome.retryable
 
-    def test_a_stop_is_what_it_was_for(self, agent: Agent, wish: AgentSpec) -> None:
-        cancelled = agent.reader(wish, ROOM).end(ProcessExit(code=0, stopped=StopReason.CANCELLED))
-        late = agent.reader(wish, ROOM).end(ProcessExit(signal=9, stopped=StopReason.TIMEOUT))
+    def test_a_stop_is_what_it_was_for(self, agent: Agent, spec: AgentSpec) -> None:
+        cancelled = agent.reader(spec, WORK).end(ProcessExit(code=0, stopped=StopReason.CANCELLED))
+        late = agent.reader(spec, WORK).end(ProcessExit(signal=9, stopped=StopReason.TIMEOUT))
         assert isinstance(cancelled.outcome, Cancelled)
         assert late.fault is AgentErrorKind.TIMEOUT
         assert not isinstance(late.outcome, Succeeded)

@@ -138,10 +138,10 @@ async def test_a_stopped_daemon_takes_nothing_and_a_start_brings_it_back(working
     _, status = await working.call("/v1/status")
     assert "daemon_stopped" in {warning["code"] for warning in status["warnings"]}
     assert status["workers"] == []
-    assert status["idle"] == "the daemon is stopped: `rota start` lets it work again"
+    assert status["idle"] == "the daemon is stopped: run `rota start`"
     (run_id,) = await working.bench.queue(task)
     _, why = await working.call("/v1/tasks/job/why")
-    assert "the daemon is stopped, `rota start` lets it work again" in str(why)
+    assert "the daemon is stopped, run `rota start`" in str(why)
     _, status = await working.call("/v1/status")
     said = {warning["code"]: warning["message"] for warning in status["warnings"]}
     assert all("`rota start`" in said[code] for code in ("daemon_stopped", "no_worker"))

@@ -43,10 +43,10 @@ class StoppingContract:
         for lease in (asked, done):
             await bench.store.write(request_cancel, [lease.run_id], "cancelled by ann")
         for lease in (asked, itself):
-            assert await bench.end(lease, Cancelled(reason="somebody cancelled it"))
+            assert await bench.end(lease, Cancelled(reason="it was cancelled"))
         assert await bench.end(done)
         ends = [await bench.run(lease.run_id) for lease in (asked, itself, done)]
-        assert [run.error for run in ends] == ["cancelled by ann", "somebody cancelled it", None]
+        assert [run.error for run in ends] == ["cancelled by ann", "it was cancelled", None]
         assert ends[-1].state is RunState.SUCCEEDED
         (attempt,) = await bench.store.read(list_attempts, asked.run_id)
         assert attempt.error == "cancelled by ann"

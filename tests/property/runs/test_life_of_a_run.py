@@ -29,7 +29,7 @@ from rota.store.sqlite.database import MemoryDatabase
 from rota.store.tasks import get_tasks
 from rota.store.views import list_attempts, list_questions
 from rota.store.workers import get_open_runs
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import Bench
 
 REACHABLE = {(source, target) for (source, _), target in MOVES.items()}

@@ -18,7 +18,7 @@ from rota.store.claims import set_limits
 from rota.store.plans import promote_delayed
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.views import list_runs
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import Bench
 
 EVERYTHING = RunFilter(limit=10_000)

@@ -13,7 +13,7 @@ from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
 from rota.store.attempts import record_launch, record_output
 from rota.store.budgets import reserve_budget, set_budget, usage_on_day
 from rota.store.sqlite.database import MemoryDatabase
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.contract.store.keeping import kept_for
 from tests.contract.store.spending import DAY, spender_of
 from tests.tools.store_bench import Bench

@@ -29,8 +29,7 @@ from rota.rules.permissions import LOCAL
 from rota.store.plans import promote_delayed
 from rota.store.views import list_deliveries, list_runs
 from rota.store.workers import prune_runs
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import FixedChance
+from rota.testing.fakes import FixedChance, VirtualClock
 from tests.property.store.dicts import Model, Row
 from tests.tools.store_bench import Bench, micros
 

@@ -50,9 +50,8 @@ async def test_ist_w06_a_crash_in_the_middle_applies_nothing_and_a_retry_all_of_
     async def nothing_is_done():
         assert await done(talkers, task) == NOTHING
 
-    now = talkers.store.now()
     cuts = await cut_at_every_query(
-        talkers.store, write_settlements, [ended], now, check=nothing_is_done
+        talkers.store, write_settlements, [ended], check=nothing_is_done
     )
     assert cuts > 10
     assert await agent.end()  # it says so once more, because it never got the answer

@@ -202,7 +202,7 @@ async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
     (question,) = await store.read(list_questions, [run_id])
     assert (question.question, question.context) == (
         "This run was lost while it was running. Run it again?",
-        "it was going on when the backup was taken that has been restored",
+        "it was running when the restored backup was taken",
     )
 
 

@@ -148,7 +148,7 @@ async def test_a_restore_that_finds_no_room_leaves_the_old_database(disk, clock,
             break
     assert pages > 60
     again = SqliteDatabase(path, clock)
-    await again.look()
+    await again.open_read_only()
     assert (await verify(again)).counts["runs"] == 3_000
     await again.close()
 

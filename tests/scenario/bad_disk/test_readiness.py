@@ -44,7 +44,7 @@ def test_a_daemon_on_a_full_disk_is_not_ready_until_there_is_room(house, disk):
     daemon.log.wait("run.settled", "tick")
     assert ask(house, "/readyz") == (200, {"status": "ok"})
     disk.fill()
-    daemon.log.wait("service.unavailable", "no room is left")
+    daemon.log.wait("poller.unavailable", "no room is left")
     status, told = ask(house, "/readyz")
     assert (status, told["status"], told["error"]["code"]) == (503, "unavailable", "unavailable")
     assert {reason["code"] for reason in told["reasons"]} >= FULL

@@ -76,7 +76,7 @@ async def test_of_very_many_slots_the_newest_are_looked_at(desk):
     found = await verify(desk.store)
     assert found.clean
     assert {c.looked_at for c in found.checks if c.invariant is Invariant.EVERY_SLOT} == {7_680}
-    assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are looked at",)
+    assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are checked",)
 
 
 async def test_a_ledger_row_that_lies_partly_before_the_slots_looked_at_is_not_judged(desk):
@@ -89,7 +89,7 @@ async def test_a_ledger_row_that_lies_partly_before_the_slots_looked_at_is_not_j
     assert found.violations == ()
     slots = {c.looked_at for c in found.checks if c.invariant is Invariant.EVERY_SLOT}
     assert max(slots) <= MAX_SLOTS
-    assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are looked at",)
+    assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are checked",)
 
 
 async def test_a_rule_that_cannot_be_read_is_said_to_be_unseen(desk):
@@ -115,4 +115,4 @@ async def test_what_was_pruned_is_not_missed(bench):
     found = await verify(bench.store)
     assert found.clean
     assert found.counts["runs"] == 10
-    assert found.unseen == ("what was pruned: slots before 2026-03-02 12:01:45 UTC",)
+    assert found.unseen == ("pruned records: slots before 2026-03-02 12:01:45 UTC",)

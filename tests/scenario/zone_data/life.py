@@ -15,8 +15,7 @@ from rota.model.tasks import CatchUp, CatchUpMode, Overlap
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.store.sqlite.database import SqliteDatabase
 from rota.store.tasks import find_task
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import FixedChance
+from rota.testing.fakes import FixedChance, VirtualClock
 from tests.tools.store_bench import Bench
 
 QUARTER = timedelta(minutes=15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-STOPPED = "The daemon is stopped: `rota start` lets it work again."
+STOPPED = "The daemon is stopped: run `rota start`."
 NOBODY = "Nobody works on it: start `rota up`."
 
 
@@ -34,7 +34,7 @@ def test_a_daemon_that_was_stopped_while_a_program_goes_on(simple, running):
     simple.json("stop")
     simple.daemon.log.wait("daemon.resting")
     check_told(simple, running, STOPPED)
-    assert simple.json("status")["idle"] == "the daemon is stopped: `rota start` lets it work again"
+    assert simple.json("status")["idle"] == "the daemon is stopped: run `rota start`"
 
 
 def test_a_daemon_that_was_killed_while_a_program_goes_on(simple, running):

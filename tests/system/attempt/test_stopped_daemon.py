@@ -38,9 +38,9 @@ def test_its_run_is_noted_by_others_kept_for_it_and_carried_on(kept, shared):
     kept.daemon.signal(signal.SIGSTOP)
     run = kept.until(shared, silent)
     (event,) = [event for event in run["events"] if event["name"] == "run.silent"]
-    assert "its keeper may go on alone" in event["data"]["reason"]
+    assert "its keeper may continue" in event["data"]["reason"]
     assert (run["state"], run["losses"], run["attempt"]) == ("running", 0, 1)
-    assert "its keeper may go on alone" in kept.rota("why", str(shared)).stdout
+    assert "its keeper may continue" in kept.rota("why", str(shared)).stdout
     assert kept.living() == [first]
     kept.daemon.signal(signal.SIGCONT)
     run = kept.until(shared, lambda run: run["heartbeat"]["silence"] is None)

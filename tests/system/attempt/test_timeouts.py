@@ -80,4 +80,4 @@ def test_a_task_shows_its_timeouts_and_a_callable_has_only_one(kept):
     assert "timeout 1 h, idle timeout 2 min, grace 5 s" in shown
     refused = kept.rota("task", "create", "f", "--call", "work:stubborn", "--idle-timeout", "2m")
     assert refused.returncode != 0
-    assert "a callable writes nothing: give it a timeout" in refused.stderr
+    assert "a callable has no output: use timeout" in refused.stderr

@@ -128,10 +128,10 @@ def test_a_killed_daemon_is_known_to_be_gone_at_once(house):
     status = house.json("status")
     assert [worker["alive"] for worker in status["workers"]] == [False]
     assert [warning["code"] for warning in status["warnings"]] == ["no_worker"]
-    assert status["idle"] == "nobody works: start `rota up`"
+    assert status["idle"] == "no worker is running: start `rota up`"
     said = house.rota("run", "hello")
     assert said.stderr.splitlines() == ["Nobody works on it: start `rota up`."]
-    assert "nobody works, start `rota up`" in house.rota("why", "hello").stdout
+    assert "no worker is running, start `rota up`" in house.rota("why", "hello").stdout
     assert "start `rota up`" in house.rota("doctor").stdout
 
 
@@ -141,7 +141,7 @@ def test_a_stopped_daemon_is_to_be_started_and_not_doubled(house):
     house.json("stop")
     daemon.log.wait("daemon.resting")
     said = house.rota("run", "hello")
-    assert said.stderr == "The daemon is stopped: `rota start` lets it work again.\n"
+    assert said.stderr == "The daemon is stopped: run `rota start`.\n"
     for words in (["status"], ["why", "hello"], ["doctor"]):
         told = house.rota(*words).stdout
         assert "`rota start`" in told, words
@@ -242,7 +242,7 @@ def test_waiting_tells_why_a_run_is_still_queued(house):
     done = house.rota("run", "held", "--wait", "--timeout", "1s")
     assert done.returncode == 8
     reason = "the limit of 0 runs for one space in the background pool is reached, which"
-    command = "`rota limit set space background --cap N` changes"
+    command = "`rota limit set space background --cap N`"
     assert "is still queued: in the queue for " in done.stderr
     assert f"{reason} {command}. It goes on." in done.stderr
     assert f"{reason} {command}" in house.rota("run", "1").stdout
@@ -253,4 +253,4 @@ def test_waiting_tells_why_a_run_is_still_queued(house):
     daemon.log.wait("run.settled", "bad")
     done = house.rota("run", "2", "--wait", "--timeout", "1s")
     assert done.returncode == 8
-    assert done.stderr.count("attempt 1 failed; it is tried again at ") == 2
+    assert done.stderr.count("attempt 1 failed; it is retried at ") == 2

@@ -18,6 +18,8 @@ PAGES = [
     "docs/how-to/http.md",
     "docs/how-to/service.md",
     "docs/how-to/scripts.md",
+    "docs/how-to/agent-api.md",
+    "docs/how-to/notifications.md",
 ]
 PATIENCE = 60.0
 

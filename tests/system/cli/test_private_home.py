@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 STRANGER = 65_534
-SAID = "Other users had rights to {}"
+SAID = "Other users had access to {}"
 BREAK_IN = """
 import fcntl, sys
 held = []

@@ -16,6 +16,7 @@ from rota.executors.shared.mounts import AllowedMount, MountAllowlist
 from rota.keeper.build import Interpreter
 from rota.model.programs import MIB, Program, ResourceLimits
 from rota.ports.executor import EgressSocket
+from rota.testing.executor_contract import ExecutorContract
 from tests.system.executors.engines import a_podman
 from tests.system.executors.images import PYTHON
 
@@ -266,3 +267,17 @@ def test_the_engine_keeps_no_copy_of_what_a_program_says(container, ground, podm
         child.kill()
         child.communicate()
         container.sweep(spec)
+
+
+@pytest.mark.programs
+class TestContract(ExecutorContract):
+    timeout_seconds = 10.0
+
+    @pytest.fixture
+    def executor(self, attempt_root, podman):
+        listed = MountAllowlist([AllowedMount(folder=str(attempt_root))])
+        return ContainerExecutor(Interpreter.running(), listed, podman.engine)
+
+    @pytest.fixture
+    def image(self, podman):
+        return podman.image

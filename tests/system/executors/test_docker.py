@@ -8,8 +8,10 @@ import pytest
 from rota.executors.container.engine import LABEL
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.shared.exec_program import CANNOT_START
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist
 from rota.keeper.build import Interpreter
 from rota.model.programs import MIB, Program, ResourceLimits
+from rota.testing.executor_contract import ExecutorContract
 from tests.system.executors.engines import a_docker
 from tests.system.executors.images import PYTHON
 
@@ -93,3 +95,17 @@ def test_the_environment_of_the_image_holds(docker, ground, kit):
     own = kit.changed("ENV PATH=/opt/own/bin:/bin", "ENV LANG=C")
     done = ground.run(docker, "sh", "-c", 'echo "$PATH $LANG"', image=own)
     assert done.stdout == b"/opt/own/bin:/bin C\n", done.stderr
+
+
+@pytest.mark.programs
+class TestContract(ExecutorContract):
+    timeout_seconds = 10.0
+
+    @pytest.fixture
+    def executor(self, attempt_root, kit):
+        listed = MountAllowlist([AllowedMount(folder=str(attempt_root))])
+        return ContainerExecutor(Interpreter.running(), listed, kit.engine)
+
+    @pytest.fixture
+    def image(self, kit):
+        return kit.image

@@ -187,7 +187,7 @@ def test_a_lost_attempt_that_wrote_through_the_gateway_is_asked_about(gated, san
     os.kill(keeper, signal.SIGKILL)
     if first == "POST":
         shown = gated.until(run, lambda shown: shown["state"] == "waiting")
-        assert "it had written to somewhere outside" in shown["questions"][0]["context"]
+        assert "it had written through the gateway" in shown["questions"][0]["context"]
     else:
         shown = gated.until(run, lambda shown: shown["losses"] == 1)
         assert shown["questions"] == []

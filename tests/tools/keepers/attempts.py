@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
 
 from rota.keeper.build import KeeperBinary, build_keeper
-from rota.keeper.cleanup import kill_marked, marked_processes
-from rota.keeper.client import (
-    KeeperAlive,
-    KeeperEnded,
-    KeeperFifo,
-    KeeperIdentity,
-    KeeperLease,
-    new_identity,
-    probe,
-    read_spool,
-    request_cancel,
-    start_keeper,
-)
-from rota.keeper.linux import children
-from rota.model.attempts import ExitRecord
+from rota.keeper.client import KeeperLease
 from rota.model.programs import Program, ResourceLimits
 from rota.ports.executor import KeeperSpec, ProcessTreeMode, StopSignalTarget
+from rota.testing.program_bench import ProgramBench, ProgramRun
 
 NOBODY = 65534
-LOOK_MILLISECONDS = 10
-PATIENCE = 20.0
-LAST_MOMENTS = 2.0
 SYSTEM_PYTHONS = tuple(f"/usr/{where}bin/python3.{sys.version_info[1]}" for where in ("", "local/"))
 SHORT_GRACE = ResourceLimits(grace_seconds=0.3)
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -61,106 +39,12 @@ def keeper_program(home: Path) -> KeeperBinary:
     return replace(program, python=python_for_everybody()) if os.geteuid() else program
 
 
-class Attempt:
-    """One attempt and everything a test wants to know of it."""
-
-    def __init__(self, folder: Path, identity: KeeperIdentity, wake: KeeperFifo) -> None:
-        self.folder = folder
-        self.identity = identity
-        self.wake = wake
-        self.pid = 0
-
-    def look(self) -> KeeperAlive | KeeperEnded:
-        """Look once."""
-        return probe(self.folder, self.identity)
-
-    def ending(self, seconds: float = PATIENCE) -> ExitRecord:
-        """Wait for the end."""
-        found: list[ExitRecord] = []
-
-        def ended() -> bool:
-            seen = self.look()
-            if isinstance(seen, KeeperEnded):
-                found.append(seen.ending)
-            return bool(found)
-
-        self.until(ended, seconds)
-        return found[0]
-
-    def until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until something holds; every ring of a keeper is a reason to look."""
-        deadline = time.monotonic() + seconds
-        poll = select.poll()
-        poll.register(self.wake, select.POLLIN)
-        while not condition():
-            if time.monotonic() > deadline:
-                message = f"{self.identity.name}: not within {seconds} s; {self.look()}"
-                raise TimeoutError(message)
-            if poll.poll(LOOK_MILLISECONDS):
-                self.wake.read_names()
-
-    def out(self, stream: str = "out") -> bytes:
-        """Return everything a spool holds."""
-        return read_spool(self.folder, stream, 0, 1 << 30)
-
-    def says(self, words: bytes, seconds: float = PATIENCE) -> None:
-        """Wait until the program has written some words."""
-        self.until(lambda: words in self.out(), seconds)
-
-    def cancel(self, grace: float, epoch: int = 0, reason: str = "test") -> None:
-        """Ask for the end."""
-        request_cancel(self.folder, epoch, grace, reason)
-
-    def pids(self) -> tuple[int, int, list[int]]:
-        """Return the keeper, the inner process, and its children, once there is a program."""
-        found: list[tuple[int, int, list[int]]] = []
-
-        def there() -> bool:
-            facts = dict(
-                line.split(" ", 1)
-                for line in _text(self.folder / "keeper").splitlines()
-                if " " in line
-            )
-            inner = int(facts.get("inner", 0))
-            below = children(inner) if inner else []
-            if below:
-                found.append((int(facts["pid"]), inner, below))
-            return bool(found)
-
-        self.until(there)
-        return found[0]
-
-    def clear_away(self) -> int:
-        """End what is there, and return how much should not have been."""
-        ended = isinstance(self.look(), KeeperEnded)
-        if ended:  # a keeper lives a moment longer than its ending
-            with suppress(TimeoutError):
-                self.until(lambda: not self.processes(), LAST_MOMENTS)
-        count = kill_marked(self.identity.name)
-        self.look()  # so that no keeper stays unburied
-        return count if ended else 0
-
-    def processes(self) -> list[int]:
-        """Return the living processes that carry the marker, the keeper's among them."""
-        return marked_processes(self.identity.name)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return ""
-
-
-class Attempts:
-    """A home for attempts; leaving it ends every process of theirs and says which were left."""
+class Attempts(ProgramBench):
+    """Attempts of plain programs, held together in one way."""
 
     def __init__(self, tree: ProcessTreeMode = ProcessTreeMode.AUTO) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="rota-keeper-"))
+        super().__init__(python_for_everybody() if os.geteuid() else "")
         self.tree = tree
-        self.program = keeper_program(self.home)
-        self.wake = KeeperFifo(self.home / "wake")
-        self.made: list[Attempt] = []
         self._numbers = itertools.count()
 
     def start(
@@ -178,36 +62,15 @@ class Attempts:
         epoch: int = 0,
         home: Path | None = None,
         bounds: ResourceLimits = SHORT_GRACE,
-    ) -> Attempt:
+    ) -> ProgramRun:
         """Start an attempt."""
         name = f"{self.home.name}.{next(self._numbers)}"
         command = Program(argv=argv, env=env, cwd=cwd, stdin=stdin, keep_stdin_open=keep_stdin_open)
         spec = KeeperSpec(name=name, command=command, bounds=bounds, tree=self.tree, term=term)
-        attempt = Attempt((home or self.home) / name, new_identity(name), self.wake)
-        self.made.append(attempt)
-        kept = start_keeper(
-            attempt.folder,
-            spec,
-            attempt.identity,
-            self.program,
-            epoch=epoch,
-            lease=lease,
-            wake=self.wake,
-            slack_seconds=slack,
-            leftover_seconds=leftover,
+        return self.start_spec(
+            spec, home=home, lease=lease, slack=slack, leftover=leftover, epoch=epoch
         )
-        attempt.pid = kept.pid
-        return attempt
 
     def python(self, source: str, *words: str) -> list[str]:
         """Return how a piece of Python is run."""
         return [self.program.python, "-I", "-S", "-c", source, *words]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        left = {made.identity.name: made.clear_away() for made in self.made}
-        self.wake.close()
-        shutil.rmtree(self.home, ignore_errors=True)
-        self.left = {name: count for name, count in left.items() if count}

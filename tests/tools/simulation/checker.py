@@ -293,7 +293,7 @@ class Checker:
         if worker.lease_until >= commit.now:
             _broken("a lease holds until it ends", worker.id)
         if self.clocks_agree and self._renewed_until.get(worker.id, 0) >= commit.now:
-            _broken("who renews is not fenced", worker.id)
+            _broken("a renewing worker is not fenced", worker.id)
 
     def _task(self, change: Change, commit: Commit, batch: _Batch) -> None:
         new = change.new
@@ -314,7 +314,7 @@ class Checker:
             if c.new is not None and c.new.state in FINISHED and c.old is not None
         ]
         if sorted(settled) != sorted(ended):
-            _broken("an end is told once", f"events for {settled}, ends of {ended}")
+            _broken("an end is recorded once", f"events for {settled}, ends of {ended}")
 
     def _keep(self, changes: Sequence[Change], commit: Commit) -> None:
         picture = self.picture

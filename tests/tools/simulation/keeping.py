@@ -75,7 +75,7 @@ class KeptJudge:
         believed = self._seconds(row.until)
         if self.clocks_agree and believed < until + SLACK:
             detail = f"{home.name}: until {believed:.3f}, keepers until {until + SLACK:.3f}"
-            _broken("a keeper is gone before it is believed to be", detail)
+            _broken("a keeper ends before its lease", detail)
 
     def _seconds(self, micros: int) -> float:
         return micros / 1_000_000 - self.origin
@@ -139,7 +139,7 @@ class KeptJudge:
         if row is None or row.epoch != new.epoch or commit.operation != "adopt_attempt":
             _broken("only kept runs are adopted", f"run {new.id} by {commit.operation}")
         if holder is not None and not holder.fenced:
-            _broken("only from the fenced is adopted", f"run {new.id} of {old.holder}")
+            _broken("only runs of fenced workers are adopted", f"run {new.id} of {old.holder}")
         home = self.homes[row.home].holder
         if home is None or home.name != commit.process or process_of(new.holder) != commit.process:
             _broken("only who has the home adopts", f"run {new.id} by {commit.process}")

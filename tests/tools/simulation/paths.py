@@ -20,7 +20,7 @@ def walked(changes: Mapping[str, Sequence[Change]], commit: Commit) -> Iterator[
     if commit.operation == "apply_plans" and "schedules" not in changes:
         yield "two planners plan the same slot"
     if commit.operation in {"pause_all", "resume_all"} and "events" in changes:
-        yield f"everything is {commit.operation}d"
+        yield f"everything is {commit.operation.removesuffix('_all')}d"
 
 
 def _run(old: Row, new: Row, commit: Commit) -> Iterator[str]:

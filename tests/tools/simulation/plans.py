@@ -98,7 +98,7 @@ def _accounts_for_every_slot(
     told = [at for at in due if any(first <= at <= last for first, last in spans)]
     for at in due:
         if at in told and at in set(added):
-            _broken("a slot runs or is told", new, f"{at} has a run and a ledger row")
+            _broken("a slot has a run or a ledger row", new, f"{at} has a run and a ledger row")
         if at not in told and at not in runs:
             _broken("no slot is silently missing", new, f"{at} has neither run nor ledger row")
     task = picture.tasks[new.task_id]

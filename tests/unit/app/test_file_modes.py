@@ -53,9 +53,9 @@ def test_only_what_is_rotas_own_is_narrowed(home, settings):
     wanted = dict.fromkeys(FOLDERS, 0o700) | dict.fromkeys(OWN, 0o600)
     assert modes(home) == before | wanted
     assert {str(path.relative_to(home)) for path in narrowed.paths} == wanted.keys()
-    more = f"{len(wanted) - 1} more files of Rota's"
+    more = f"{len(wanted) - 1} more files of Rota"
     (told,) = narrowed.sentences()
-    assert told == f"Other users had rights to {home} and {more}: only you have them now."
+    assert told == f"Other users had access to {home} and {more}: only you have access now."
     assert make_private(settings).sentences() == []
     assert not list(permissive(settings))
 
@@ -83,8 +83,7 @@ def test_a_folder_in_which_everybody_has_files_is_no_home(home, settings):
     assert home.stat().st_mode & 0o7777 == 0o1777
     assert (home / "rota.db").stat().st_mode & 0o777 == 0o600
     assert narrowed.sentences()[-1] == (
-        f"Other users can look into {home}, which is not Rota's alone: "
-        "give --home a folder of its own."
+        f"Other users can read {home}, which is not Rota's alone: give --home a folder of its own."
     )
 
 

@@ -18,7 +18,7 @@ from rota.rules.permissions import LOCAL
 from rota.testing.fakes import FixedChance
 
 SHELL = {"shell": True}
-INSTALL = "is not on the PATH: install it, or see that the daemon's PATH has it"
+INSTALL = "is not on the PATH: install it, or add it to the PATH of the daemon"
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def agent(name, **spec):
         (script("there", checks=[{"command": ["gone"]}]), [f"the program gone {INSTALL}"]),
         (script("./nosuch/prog.sh"), ["the program ./nosuch/prog.sh is not there: put it at /"]),
         (script("./reports"), ["the program ./reports is a folder: name the program in "]),
-        (script("plain"), ["the program plain may not be executed: chmod +x "]),
-        (script("there", folder="nosuch"), ["the folder nosuch is not there: make it in "]),
+        (script("plain"), ["the program plain is not executable: chmod +x "]),
+        (script("there", folder="nosuch"), ["the folder nosuch is not there: create it in "]),
         (script("gone", folder="nosuch"), ["the folder nosuch is ", "the program gone is not on "]),
         (script("../x", folder="reports"), ["the program ../x is not there"]),
     ],

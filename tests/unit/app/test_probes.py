@@ -149,7 +149,7 @@ def test_links_pipes_folders_and_nothing_are_no_files(tmp_path):
     ]:  # fmt: skip
         assert isinstance(probes.look(tmp_path / "notes", tmp_path, folder, path), str), path
     seen = probes.look(tmp_path / "notes", tmp_path, None, "nothing")
-    assert seen == "there is no file of this path"
+    assert seen == "there is no file with this path"
 
 
 def test_an_address_answers_and_contains():
@@ -191,12 +191,12 @@ def test_a_redirect_is_judged_like_any_address(monkeypatch):
 
 def test_an_endless_round_ends():
     with serving(page(b"", b"302 Found", b"Location: /again\r\n")) as url:
-        assert "elsewhere more than 3" in probes.ask(url, None, 5, inside=True).evidence
+        assert "redirects more than 3" in probes.ask(url, None, 5, inside=True).evidence
 
 
 def test_a_redirect_to_another_kind_of_address_is_refused():
     with serving(page(b"", b"302 Found", b"Location: file:///etc/passwd\r\n")) as url:
-        assert "no address" in probes.ask(url, None, 5, inside=True).evidence
+        assert "is not allowed in a check" in probes.ask(url, None, 5, inside=True).evidence
 
 
 def test_a_server_that_drips_is_cut_at_the_deadline():
@@ -238,7 +238,7 @@ async def test_patterns_are_compiled_where_they_can_be_ended(tmp_path):
     assert await probes.check_patterns("main", slow) == (None, probes_module.TOO_LONG)
     assert await probes.check_patterns("main", ["a+", "b|c"]) is None
     n, why = await probes.check_patterns("main", ["a", "("])
-    assert (n, why.partition(":")[0]) == (1, "this is no regular expression")
+    assert (n, why.partition(":")[0]) == (1, "invalid regular expression")
 
 
 @pytest.mark.parametrize(

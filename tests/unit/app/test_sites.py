@@ -64,7 +64,7 @@ def test_a_list_that_hands_out_rotas_home_is_refused(home, tmp_path):
 def test_a_list_that_programs_could_write_is_refused(home):
     (home / "spaces").mkdir()
     a_list(home / "spaces" / "list.toml")
-    with pytest.raises(Invalid, match="out of the spaces"):
+    with pytest.raises(Invalid, match="out of `spaces`"):
         mounts_of(load_settings(str(home), mounts=home / "spaces" / "list.toml"))
 
 

@@ -23,7 +23,7 @@ async def test_a_limit_that_is_lifted_later_gives_the_run_back_until_then(desk):
     outcome = await house.run(given)
     assert isinstance(outcome, Drained)
     assert outcome.until == desk.store.now() + 3600 * 1_000_000
-    assert "takes no more requests until 2026-" in outcome.reason
+    assert "accepts no requests until 2026-" in outcome.reason
     assert house.waited == []
 
 

@@ -172,7 +172,7 @@ async def test_checks_that_were_cut_off_twice_are_not_looked_at_again(desk):
     report = await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
     assert looked.empty()
     assert (report.outcome.code, report.outcome.retryable) == ("check_failed", False)
-    assert "ended 2 times" in report.outcome.message
+    assert "terminated 2 times" in report.outcome.message
 
 
 async def test_what_an_earlier_process_left_beside_is_ended_first(desk):
@@ -183,7 +183,7 @@ async def test_what_an_earlier_process_left_beside_is_ended_first(desk):
     yard.left_beside = [left]
     report = await work_on(desk.store, yard, Counting()).run(given)
     assert report.aside.checked is CheckState.VERIFIED
-    assert yard.cancelled == ["nobody waits for it any more"]
+    assert yard.cancelled == ["it is no longer needed"]
 
 
 def _kept(given, nonce):

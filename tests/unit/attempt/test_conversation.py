@@ -138,9 +138,7 @@ async def test_a_run_whose_messages_were_taken_has_nothing_to_do(desk):
     given = await claim(desk)
     await tell(desk, "two")  # both are the next run's now
     yard = Trial()
-    assert await House(desk, yard).run(given) == Cancelled(
-        reason="what it was to read was read already"
-    )
+    assert await House(desk, yard).run(given) == Cancelled(reason="its messages were read already")
     assert yard.started == []
 
 

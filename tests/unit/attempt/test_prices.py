@@ -82,7 +82,7 @@ async def test_what_nobody_can_price_is_not_counted_as_nothing(desk, chance):
     yard = ManyYard({"out": usage(10, model="new"), "goes_on": True})
     report = await work_on(desk.store, yard, chance, prices=PRICES).run(given)
     assert isinstance(report.outcome, WaitingForAnswer)
-    assert "nobody knows what its tokens cost" in report.outcome.question
+    assert "the cost of its tokens is unknown" in report.outcome.question
 
 
 async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(desk, chance):

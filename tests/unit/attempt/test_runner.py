@@ -214,7 +214,7 @@ async def test_the_agent_command_is_told_its_instructions(desk, chance, yard):
 
 
 SECOND = timedelta(seconds=1)
-IDLE = "it wrote nothing for 5 s, its idle timeout"
+IDLE = "it wrote nothing for 5 s (idle timeout)"
 
 
 @pytest.mark.parametrize(
@@ -247,15 +247,15 @@ async def test_a_task_says_its_timeouts_and_the_settings_say_the_rest(
     [
         (
             {"reason": ExitReason.HARD_TIMEOUT, "killed": True},
-            "it took longer than its timeout of 60 s, and had to be killed",
+            "it took longer than its timeout of 60 s, and was killed",
         ),
         (
             {"reason": ExitReason.IDLE_TIMEOUT},
-            f"{IDLE}, and ended when it was asked to",
+            f"{IDLE}, and ended after SIGTERM",
         ),
         (
             {"reason": ExitReason.IDLE_TIMEOUT, "killed": True, "proven": False},
-            f"{IDLE}, and had to be killed; whether all of it is gone could not be proven",
+            f"{IDLE}, and was killed; whether all its processes have ended could not be proven",
         ),
     ],
 )

@@ -180,7 +180,7 @@ async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance
     await leave(work, given, running)
     await desk.end_open(given.lease.run_id, Succeeded())
     await work.renew()
-    await begun(lambda: yard.cancelled == ["its run has gone on without it"])
+    await begun(lambda: yard.cancelled == ["its run continued without it"])
     assert yard.forgotten == []
     await work.renew()
     await begun(lambda: yard.forgotten == [given.lease.run_id])

@@ -8,7 +8,7 @@ from rota.cli.runs import QueueWaitReporter, why_queued
 from rota.errors import Unavailable
 
 FULL = "in the queue for 4 s: the limit of 1 run in the background pool is reached"
-LATER = "attempt 1 failed; it is tried again at 09:00, in 5 min"
+LATER = "attempt 1 failed; it is retried at 09:00, in 5 min"
 
 
 def run(**changed):
@@ -37,19 +37,19 @@ class Desk:
 
 @pytest.mark.parametrize("reason", [FULL, LATER])
 def test_a_queued_run_is_said_to_wait_as_why_says_it(reason):
-    assert why_queued(Desk(f"asked for (manual); {reason}"), run()) == reason
+    assert why_queued(Desk(f"requested (manual); {reason}"), run()) == reason
     assert why_queued(Desk(reason), run(slot_at="2026-11-01T07:00:00Z")) == reason
     assert why_queued(Desk(reason), run(state="running")) == ""
     assert why_queued(Desk(None), run()) == ""
 
 
 def test_a_full_queue_is_told_once_and_a_retry_again():
-    desk = Desk(f"asked for (manual); {FULL}")
+    desk = Desk(f"requested (manual); {FULL}")
     waiting = QueueWaitReporter(desk, silent_seconds=0.0)
     waiting.look(run())
     waiting.look(run())
     waiting.look(run(state="running", attempt=1))
-    desk.sentence = f"asked for (manual); {LATER}"
+    desk.sentence = f"requested (manual); {LATER}"
     waiting.look(run(attempt=1))
     waiting.look(run(attempt=1))
     assert desk.told == [f"Run 7 waits: {FULL}.", f"Run 7 waits: {LATER}."]

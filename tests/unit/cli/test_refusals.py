@@ -34,8 +34,8 @@ def test_programs_are_told_the_field(rota):
     [
         (("run", "9" * 24), f'run "{"9" * 24}": give a number of at most 9007199254740991'),
         (("logs", "0"), 'run "0": give a number of at least 1'),
-        (("sql", ""), 'sql "": write something'),
-        (("answer", "33", ""), 'answer "": give it something'),
+        (("sql", ""), 'sql "": must not be empty'),
+        (("answer", "33", ""), 'answer "": must not be empty'),
         ((*CALL, "--every", "9" * 20 + "h"), f'--every "{"9" * 20}h": use at most 100 years'),
     ],
 )
@@ -52,5 +52,5 @@ def test_a_setting_is_refused_in_a_sentence_of_rotas_own(rota, monkeypatch):
 def test_a_setting_that_is_misspelt_is_told_its_name_first(rota):
     rota.home.mkdir()
     (rota.home / "rota.toml").write_text("slotz = 3\n")
-    told = 'setting "slotz": no such setting: did you mean slots? There are store, '
+    told = 'setting "slotz": unknown setting: did you mean slots? There are store, '
     assert told in rota("check").out

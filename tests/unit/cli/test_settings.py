@@ -47,7 +47,7 @@ def test_everything_that_is_wrong_is_told_together(tmp_path, monkeypatch):
     assert len(faults) == 4
     assert any(fault.startswith('slots "many"') for fault in faults)
     assert any(fault.startswith('drain "a while"') for fault in faults)
-    assert any('"slot": no such setting' in fault for fault in faults)
+    assert any('"slot": unknown setting' in fault for fault in faults)
     assert any(fault.startswith('log_level "loud"') for fault in faults)
     with pytest.raises(Refused, match="slots"):
         load_settings(home)

@@ -8,8 +8,7 @@ pytestmark = pytest.mark.usefixtures("there")
 HELLO = ("--call", "rota.samples:hello")
 
 UNLED = (
-    "  no channel leads to web:home: what goes there is sent to nobody, and stays with the runs; "
-    "use log"
+    "  no channel serves web:home: nothing is sent there, and results stay with the runs; use log"
 )
 PROGRAM = ("--command", "think")
 DELETED = {"deleted": True, "id": 1, "name": "x", "cancelled": [], "stopping": []}

@@ -14,7 +14,7 @@ from rota.rules.permissions import LOCAL
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.tasks import list_schedules, set_space
 from rota.store.views import list_events
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import MINUTE, Bench
 
 

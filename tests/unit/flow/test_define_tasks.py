@@ -75,7 +75,7 @@ async def test_a_bad_name_is_refused_in_one_sentence(main, name):
     ],
 )
 async def test_a_title_that_hides_something_is_refused_in_one_sentence(main, sign):
-    with pytest.raises(Invalid, match="^title .*: write it in one line, without [^.]*$") as refusal:
+    with pytest.raises(Invalid, match="^title .*: write one line without [^.]*$") as refusal:
         await put(main, title=f"Daily{sign}report")
     assert refusal.value.field == "title"
     assert await main.store.read(list_tasks, None) == []

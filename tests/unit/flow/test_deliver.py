@@ -44,7 +44,7 @@ async def test_a_message_is_sent_once(desk, message, chance):
     channel = RecordingChannel()
     assert await post(desk, channel, chance) == 1
     assert await post(desk, channel, chance) == 0
-    (taken,) = channel.taken
+    (taken,) = channel.sent
     assert (taken.target, taken.body) == ("ann", "hello")
     found = await state(desk)
     assert (found.state, found.sent_at) == (DeliveryState.SENT, desk.clock.now())
@@ -53,7 +53,7 @@ async def test_a_message_is_sent_once(desk, message, chance):
 async def test_a_refused_message_is_tried_again_with_growing_pauses_then_given_up(
     desk, message, chance
 ):
-    channel = RecordingChannel(faults=[ChannelRefused("busy")] * 20)
+    channel = RecordingChannel(errors=[ChannelRefused("busy")] * 20)
     pauses = []
     while True:
         await post(desk, channel, chance)
@@ -64,14 +64,14 @@ async def test_a_refused_message_is_tried_again_with_growing_pauses_then_given_u
         pauses.append(pause.total_seconds())
         desk.clock.advance(pause)
     assert pauses == [2, 6, 18, 54, 162, 486, 1458]
-    assert len(channel.tried) == DELIVERY_RETRY.attempts
-    assert len({delivery.dedupe_key for delivery in channel.tried}) == 1
+    assert len(channel.attempts) == DELIVERY_RETRY.attempts
+    assert len({delivery.dedupe_key for delivery in channel.attempts}) == 1
     found = await state(desk)
     assert (found.state, found.error) == (DeliveryState.DEAD, "busy")
 
 
 async def test_a_refused_message_is_not_tried_before_its_time(desk, message, chance):
-    channel = RecordingChannel(faults=[ChannelRefused("busy")])
+    channel = RecordingChannel(errors=[ChannelRefused("busy")])
     await post(desk, channel, chance)
     desk.clock.advance(seconds=1)
     assert await post(desk, channel, chance) == 0
@@ -81,7 +81,7 @@ async def test_a_refused_message_is_not_tried_before_its_time(desk, message, cha
 
 
 async def test_a_final_refusal_ends_it_at_once(desk, message, chance):
-    channel = RecordingChannel(faults=[ChannelRefused("no such person", final=True)])
+    channel = RecordingChannel(errors=[ChannelRefused("no such person", final=True)])
     await post(desk, channel, chance)
     found = await state(desk)
     assert (found.state, found.tries, found.error) == (DeliveryState.DEAD, 1, "no such person")
@@ -91,14 +91,14 @@ async def test_a_final_refusal_ends_it_at_once(desk, message, chance):
 async def test_a_message_without_an_answer_is_unknown_and_never_sent_again(
     desk, message, chance, fault
 ):
-    channel = RecordingChannel(faults=[fault])
+    channel = RecordingChannel(errors=[fault])
     await post(desk, channel, chance)
     found = await state(desk)
     assert found.state is DeliveryState.UNKNOWN
     assert type(fault).__name__ in found.error or "did not answer" in found.error
     desk.clock.advance(days=2)
     assert await post(desk, channel, chance) == 0
-    assert len(channel.tried) == 1
+    assert len(channel.attempts) == 1
 
 
 async def test_a_channel_nobody_configured_is_dead_and_says_so(desk, message, chance):
@@ -111,9 +111,9 @@ async def test_one_bad_message_does_not_hold_up_the_others(desk, chance):
     await desk.queue(await desk.task(deliver_to="test:ann"), 3)
     for _ in range(3):
         await desk.end(await desk.claim_one())
-    channel = RecordingChannel(faults=[OSError("reset")])
+    channel = RecordingChannel(errors=[OSError("reset")])
     assert await post(desk, channel, chance) == 3
-    assert len(channel.taken) == 2
+    assert len(channel.sent) == 2
 
 
 class Wavering(MemoryDatabase):
@@ -157,7 +157,7 @@ async def test_a_message_in_hand_is_sent_once_and_recorded_when_the_store_is_bac
     await deliver(store, {"test": channel}, "w1", chance, in_hand)
     states = [found.state for found in await store.read(list_deliveries, None, 10)]
     assert states == [DeliveryState.SENT] * 3
-    assert sorted(delivery.body for delivery in channel.tried) == ["0", "1", "2"]
+    assert sorted(delivery.body for delivery in channel.attempts) == ["0", "1", "2"]
 
 
 async def test_a_message_whose_sending_is_broken_off_is_unknown(desk, message, chance):
@@ -176,7 +176,7 @@ async def test_a_message_whose_sending_is_broken_off_is_unknown(desk, message, c
         await sending
     await deliver(desk.store, {}, "w1", chance, in_hand)
     found = await state(desk)
-    assert (found.state, found.error) == (DeliveryState.UNKNOWN, "its sending was broken off")
+    assert (found.state, found.error) == (DeliveryState.UNKNOWN, "sending was interrupted")
 
 
 async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance):
@@ -189,7 +189,7 @@ async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance)
     found = await state(desk)
     assert (found.state, found.error) == (
         DeliveryState.UNKNOWN,
-        "the sender vanished while sending",
+        "the sender died while sending",
     )
 
 

@@ -122,11 +122,11 @@ async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(de
 @pytest.mark.parametrize(
     ("could", "wrote", "state", "said"),
     [
-        (True, True, RunState.WAITING, "its keeper was killed; it had written to somewhere"),
-        (True, None, RunState.WAITING, "whether it had written to somewhere outside is not known"),
+        (True, True, RunState.WAITING, "its keeper was killed; it had written through"),
+        (True, None, RunState.WAITING, "whether it had written through the gateway is not known"),
         (True, False, RunState.QUEUED, "its keeper was killed"),
         (False, None, RunState.QUEUED, "its keeper was killed"),
-        (False, True, RunState.WAITING, "it had written to somewhere outside"),
+        (False, True, RunState.WAITING, "it had written through the gateway"),
     ],
 )
 async def test_a_lost_attempt_is_asked_about_if_it_has_or_may_have_written(

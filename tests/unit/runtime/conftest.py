@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
-from rota.testing.fakes import PuppetRunner, RecordingChannel
+from rota.testing.fakes import RecordingChannel, ScriptedRunner
 
 
 class Stage:
@@ -20,7 +20,7 @@ class Stage:
         self.channel = RecordingChannel()
         self.failures = []
         self.told = asyncio.Event()
-        self.puppet = PuppetRunner(["python:job"], act)
+        self.puppet = ScriptedRunner(["python:job"], act)
         options = {
             "worker_id": "me",
             "home": "h",

@@ -14,7 +14,7 @@ from rota.runtime.worker import Worker
 from rota.store.settlement import settle
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.workers import fence_other_workers
-from rota.testing.fakes import PuppetRunner
+from rota.testing.fakes import ScriptedRunner
 from tests.tools.store_bench import Bench
 from tests.unit.attempt.keeper_home_fake import assignment
 from tests.unit.runtime.conftest import Stage
@@ -120,7 +120,7 @@ async def test_what_goes_on_is_not_taken_up_again_by_who_leaves(desk, chance):
     kept = KeptAttempt(
         run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b", executor="p"
     )
-    runner = PuppetRunner([lease.route], work)
+    runner = ScriptedRunner([lease.route], work)
     runner.keeps = True
     worker = Worker(desk.store, [runner], "me", desk.clock, chance, slots=5)
     worker.adopt(given._replace(kept=kept))

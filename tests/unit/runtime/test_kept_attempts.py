@@ -317,7 +317,7 @@ async def test_the_next_process_takes_the_home_when_the_first_one_leaves_it(desk
         (run_id,) = await desk.queue(await desk.task())
         assert (await machine.begun.get()).kept is None
         await first.crew.stop()
-        second.crew.keeping.wake()
+        second.crew.keeper_renewal.wake()
         assert (await machine.begun.get()).kept.run_id == run_id
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
@@ -341,7 +341,7 @@ async def test_nothing_is_adopted_for_a_home_that_was_let_go_meanwhile(desk, cha
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
         first.runner.renew = slow
-        first.crew.keeping.wake()
+        first.crew.keeper_renewal.wake()
         await looked.wait()
         await first.crew.stop()
         async with second.lived():

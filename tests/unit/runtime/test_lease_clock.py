@@ -3,10 +3,10 @@
 import pytest
 
 from rota.model.instants import to_micros
-from rota.runtime.clock import NEWS_SECONDS, LeaseClock
-from rota.testing.clock import VirtualClock
+from rota.runtime.clock import PROPAGATION_SECONDS, LeaseClock
+from rota.testing.fakes import VirtualClock
 
-NEWS = int(NEWS_SECONDS * 1_000_000)
+NEWS = int(PROPAGATION_SECONDS * 1_000_000)
 MINUTE = 60_000_000
 
 

@@ -45,7 +45,7 @@ async def test_a_due_schedule_wakes_everybody_in_turn(desk, stage):
         on.crew.planner.wake()
         await on.begun()
         await on.crew.idle()
-        assert [d.body for d in on.channel.taken] == ["hi"]
+        assert [d.body for d in on.channel.sent] == ["hi"]
 
 
 class OrderedStore(MemoryDatabase):

@@ -10,12 +10,13 @@ import apsw
 import pytest
 
 from rota.errors import Unavailable
+from rota.flow.attempt.programs import write_output
 from rota.model.attempts import AgentSessionRef, PricedUsage, ProgressNotice
 from rota.model.budgets import Amounts
 from rota.model.settlement import NewDelivery
-from rota.store.attempts import drop_kept_attempt, record_launch, record_output
+from rota.store.attempts import drop_kept_attempt, record_launch
 from rota.store.sqlite import connection
-from rota.store.sqlite import store as store_module
+from rota.store.sqlite import database as store_module
 from rota.store.sqlite.connection import EVENTS_GAP
 from rota.store.sqlite.database import SqliteDatabase
 from rota.store.views import list_run_output
@@ -80,14 +81,10 @@ async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
 
         async def syncs(heard, session=None):
             before = disks.syncs
-            assert await store.write(
-                record_output, lease.run_id, lease.epoch, "w1", [heard], session
-            )
+            assert await write_output(store, kept_for(lease), "w1", [heard], session)
             return disks.syncs - before
 
-        assert await store.write(
-            record_output, lease.run_id, lease.epoch, "w1", [said(0, 2, "zero")]
-        )
+        assert await write_output(store, kept_for(lease), "w1", [said(0, 2, "zero")])
         assert await syncs(said(2, 4, "one")) == 0
         assert await syncs(spent) > 0
         assert await syncs(said(8, 12, "three"), SESSION) > 0
@@ -103,9 +100,7 @@ async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
 
 async def said_at(store, lease, start):
     """Let a run say something, and return the number of the event."""
-    assert await store.write(
-        record_output, lease.run_id, lease.epoch, "w1", [said(start, start + 4, "one")]
-    )
+    assert await write_output(store, kept_for(lease), "w1", [said(start, start + 4, "one")])
     return (await store.read(list_run_output, lease.run_id, 1))[-1].id
 
 

@@ -1,11 +1,11 @@
 """What Rota puts into a mailbox: message files, follow-up messages and snapshots.
 
-They lie in `in/files/ID`, ID being the message's. That folder is filled under another name and then
-renamed: where it is, all files of its message are, whoever died meanwhile.
+Message files are in `in/files/ID`, where ID is the id of the message. The folder is written under
+another name and renamed, so that it is complete when it exists.
 
-A message is only given to a program that has said `listen`, and not any more once it has said
-`close`. It counts as read when the program says `ack` with its number. What was never acknowledged
-was never read, whatever became of the program: whoever gave it keeps it for the next run.
+Rota gives messages only to a program that has sent `listen`, until it sends `close`. A message
+counts as read when the program acknowledges its number. The next run gets messages that were not
+acknowledged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Off: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class FileDelivery:
-    """Lays files into one mailbox, one at a time: so much of them is held in memory."""
+    """Writes message files into one mailbox, one at a time to limit memory."""
 
     def __init__(self, box: Mailbox, store: Store, off: Off) -> None:
         self._box = box
@@ -49,9 +49,9 @@ class FileDelivery:
         self._off = off
 
     async def bring(self, message: ThreadMessage) -> ThreadMessage:
-        """Lay the files of a message there, unless they are, and return what is known of them.
+        """Write the files of a message unless they exist, and return their metadata.
 
-        Raises Unavailable if that fails; whatever happens on the way, nothing half done is left.
+        Raises Unavailable on failure and then leaves no incomplete folder.
         """
         aside = f".{secrets.token_hex(8)}"
         try:
@@ -59,7 +59,9 @@ class FileDelivery:
             if lying is None:
                 lying = await self._lay(aside, message)
         except BaseException as fault:
-            with suppress(OSError, RuntimeError):  # the threads may have ended with the daemon
+            with suppress(
+                OSError, RuntimeError
+            ):  # the worker threads may have ended with the daemon
                 await self._whole(self._drop, aside)
             if not isinstance(fault, OSError):
                 raise
@@ -69,7 +71,7 @@ class FileDelivery:
         return replace(message, lost=frozenset(file.name for file in message.files) - lying)
 
     async def _lay(self, aside: str, message: ThreadMessage) -> frozenset[str]:
-        """Lay files there; what is gone, or not what was sent, will never be had again."""
+        """Write files and return the names of those that are missing or damaged in the store."""
         await self._whole(self._begin, aside)
         lying = set()
         for position, facts in enumerate(message.files):
@@ -85,7 +87,7 @@ class FileDelivery:
         return frozenset(lying)
 
     async def _whole(self, work: Callable[..., Result], *args: object) -> Result:
-        """Do something beside the loop, to its end also when this is cancelled meanwhile."""
+        """Run a function in a thread to its end, even if this task is cancelled."""
         doing: asyncio.Future[Result] = asyncio.ensure_future(self._off(work, *args))
         if await await_uninterrupted(doing):
             doing.exception()
@@ -93,7 +95,7 @@ class FileDelivery:
         return doing.result()
 
     def _lying(self, message: ThreadMessage) -> frozenset[str] | None:
-        """Return which files of a message lie there; None if it was not brought."""
+        """Return which files of a message exist; None if it was not written yet."""
         with self._box.within(FILES) as held:
             try:
                 folder = os.open(str(message.id), FOLDER, dir_fd=held)
@@ -110,7 +112,7 @@ class FileDelivery:
             os.mkdir(aside, OWN, dir_fd=held)
 
     def _add(self, aside: str, facts: MessageFile, content: bytes) -> bool:
-        """Lay a file there; false if it is not the one that was sent."""
+        """Write a file; return False if its content does not match its hash."""
         if hashlib.sha256(content).hexdigest() != facts.sha256:
             return False
         with self._box.within(FILES) as held:
@@ -128,7 +130,7 @@ class FileDelivery:
             os.rename(aside, str(message.id), src_dir_fd=held, dst_dir_fd=held)
 
     def _drop(self, aside: str) -> None:
-        """Take away what was begun, which makes room on a full disk."""
+        """Delete an incomplete folder, which also frees space on a full disk."""
         with self._box.within(FILES) as held:
             folder = os.open(aside, FOLDER, dir_fd=held)
             try:
@@ -143,15 +145,15 @@ class FileDelivery:
 
 STATE = "state.json"
 MOST_UNREAD = 100
-"""How many messages may wait in a mailbox; more is for the next run."""
+"""Maximum number of waiting messages in a mailbox; others go to the next run."""
 
 
 async def nobody(held: AttemptIdentity, number: int) -> None:
-    """Tell nobody."""
+    """Ignore an acknowledgement."""
 
 
 class FollowUpMessages:
-    """The messages of one mailbox; what it knows stands in the mailbox, for the next process."""
+    """The messages of one mailbox; all state is in the mailbox, for the next process."""
 
     def __init__(
         self, held: AttemptIdentity, box: Mailbox, off: Off, acknowledged: Acknowledged = nobody
@@ -168,7 +170,7 @@ class FollowUpMessages:
         }
 
     async def open(self) -> None:
-        """Learn what an earlier process has left."""
+        """Read the state that an earlier process left."""
         self._state = await self._off(self._box.shown, STATE)
 
     @property
@@ -181,9 +183,9 @@ class FollowUpMessages:
         return self._state.get("listening") is True
 
     async def give(self, tell: Callable[[], Awaitable[Mapping[str, Any]]]) -> int | None:
-        """Put a message into the mailbox and return its number; None if nobody would read it.
+        """Put a message into the mailbox and return its number; None if nobody listens.
 
-        Only then is it asked for, with all that it needs brought here.
+        The message and its files are prepared only after this check.
         """
         if not self._listening or len(await self._off(self._box.unread)) >= MOST_UNREAD:
             return None
@@ -212,7 +214,7 @@ class FollowUpMessages:
     async def _ack(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         number = fields.get("number")
         if set(fields) != {"number"} or type(number) is not int:
-            return _refused("invalid", "number: give the number of a message, and nothing else")
+            return _refused("invalid", "number: give only the number of a message")
         if not 1 <= number <= self._given:
             return _refused("not_found", f"no message {number} was given: see in/messages")
         if number in await self._off(self._box.unread):
@@ -222,7 +224,7 @@ class FollowUpMessages:
 
 
 def _unknown(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return _refused("invalid", f"{next(iter(fields))[:80]}: there is no such field; give none")
+    return _refused("invalid", f"{next(iter(fields))[:80]}: unknown field")
 
 
 def _refused(code: str, message: str) -> dict[str, Any]:
@@ -235,21 +237,21 @@ TOLD: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "tasks.json": ("list_tasks", {"limit": MOST_TASKS}),
     "sessions.json": ("list_sessions", {}),
 }
-"""What is shown, and the command that would tell the same; what nobody can tell is not shown."""
+"""The snapshot files and the commands that produce them; refused commands are left out."""
 THREADS = "threads.json"
 
 
 class CommandDispatcher(Protocol):
-    """Who carries commands out for attempts."""
+    """Executes commands for attempts."""
 
     async def serve(
         self, held: AttemptIdentity, verb: str, fields: Mapping[str, Any], request_id: str
     ) -> dict[str, Any]:
-        """Return the answer: `ok`, and what was found or what was wrong."""
+        """Return the answer with `ok` and the result or the error."""
 
 
 class SnapshotWriter:
-    """Shows programs what they may see themselves, and no more."""
+    """Writes what a program may see itself into its mailbox."""
 
     def __init__(self, desk: CommandDispatcher, store: Store) -> None:
         self._desk = desk
@@ -258,7 +260,7 @@ class SnapshotWriter:
     async def fill(
         self, held: AttemptIdentity, box: Mailbox, off: Callable[..., Awaitable[Any]]
     ) -> list[str]:
-        """Put what there is now into a mailbox; return the names of the files."""
+        """Write the snapshots and return the names of the files."""
         shown = []
         for name, (verb, fields) in TOLD.items():
             found = await self._desk.serve(held, verb, fields, f"snapshot-{verb}")

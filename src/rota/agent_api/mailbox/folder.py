@@ -1,8 +1,8 @@
-"""One mailbox folder, read through descriptors, and the strict JSON of its commands.
+"""One mailbox folder, accessed through descriptors, and strict parsing of its commands.
 
-`out` belongs to a program that is taken to be hostile. From there files are listed, read once and
-unlinked, and nothing else happens: nothing is created, renamed or changed, no link is followed, and
-nothing is waited for. `in` is ours; behind walls the program can only read it.
+The program that owns `out` is treated as hostile. Files there are listed, read once and unlinked.
+Nothing is created, renamed or changed, no link is followed, and no call blocks. `in` belongs to
+Rota, and isolated programs can only read it.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ from rota.commands.json_size import MOST_VALUES, has_too_many_values
 from rota.ports.mailbox import IN, MESSAGES, OUT, REPLIES
 
 LARGEST = 1024 * 1024
-"""How many bytes a command may have."""
+"""Maximum bytes of a command."""
 MOST_REPLIES = 1_000
-"""How many of its newest replies a program finds."""
+"""Number of replies that are kept."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.json", re.ASCII)
 SUFFIX = ".json"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 PRIVATE = 0o600
-RENAME = "write it as NAME.tmp and rename it to NAME.json when it is whole"
+RENAME = "write it as NAME.tmp and rename it to NAME.json when it is complete"
 
 
 class PendingFiles(NamedTuple):
-    """What lies in `out`: names in order, and whether there are more than were asked for."""
+    """The sorted names in `out`, and whether there are more than requested."""
 
     names: list[str]
     more: bool
 
 
 class MailboxFile:
-    """What a file held when it was read, and the file itself.
+    """The content of a file and the open file itself.
 
-    As long as that is open no other file has its number: one that was changed since is told from
-    one that was put in its place.
+    While it is open, no other file can have its inode, so a replaced file is recognized.
     """
 
     def __init__(self, data: bytes, file: int) -> None:
@@ -55,11 +54,11 @@ class MailboxFile:
         self._file = file
 
     def is_at(self, there: os.stat_result) -> bool:
-        """Whether this is the file that was found."""
+        """Return whether a path still refers to this file."""
         return os.path.samestat(there, os.fstat(self._file))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -68,7 +67,7 @@ class MailboxFile:
 
 
 class Mailbox:
-    """A mailbox that is open; every call is short and may be made from any thread."""
+    """An open mailbox; every call is short and thread-safe."""
 
     def __init__(self, folder: str) -> None:
         self._lock = threading.Lock()
@@ -87,15 +86,15 @@ class Mailbox:
 
     @property
     def out(self) -> int:
-        """The descriptor of `out`, to be watched."""
+        """The descriptor of `out`, for a watch."""
         return self._out
 
     def changed(self) -> int:
-        """Return when something last came into `out` or left it, as the kernel says."""
+        """Return when an entry was last added to or removed from `out`."""
         return os.fstat(self._out).st_ctime_ns
 
     def close(self) -> None:
-        """Let go of the folders, once nobody is amid a call."""
+        """Close the folders when no call uses them."""
         with self._lock:
             for held in {self._out, self._in} - {-1}:
                 os.close(held)
@@ -103,16 +102,16 @@ class Mailbox:
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        """Keep the descriptors from being closed, and then from meaning something else."""
+        """Keep the descriptors open within the block, so that their numbers are not reused."""
         with self._lock:
             if self._out < 0:
                 raise OSError(errno.EBADF, "the mailbox is closed")
             yield
 
-    # what the program wrote
+    # written by the program
 
     def waiting(self, most: int) -> PendingFiles:
-        """Return the names in `out`, at most so many; no entry is looked at."""
+        """Return up to `most` names in `out` without examining the entries."""
         with self._open():
             held = os.open(".", FOLDER, dir_fd=self._out)
             try:
@@ -123,10 +122,10 @@ class Mailbox:
         return PendingFiles(sorted(names[:most]), len(names) > most)
 
     def read(self, name: str) -> MailboxFile | None:
-        """Return the bytes of a command, read once; None if it is gone, Rejected if it is none."""
+        """Read a command once; None if it is gone, raises CommandRejected if it is invalid."""
         if NAME.fullmatch(name) is None:
             raise CommandRejected(
-                "bad_name", "name it with a-z, 0-9, - and _, at most 64, and .json"
+                "bad_name", "use a name of at most 64 of a-z, 0-9, - and _, with .json"
             )
         with self._open():
             try:
@@ -149,9 +148,9 @@ class Mailbox:
                 raise
 
     def drop(self, name: str, found: MailboxFile | None = None) -> bool:
-        """Take a file out of `out`; false if it cannot be: it is a folder, or not ours to take.
+        """Delete a file in `out`; False if it is a folder or belongs to another user.
 
-        With what was found in it, another one that was put in its place since stays.
+        With `found`, a file that has replaced it since is kept.
         """
         with self._open():
             try:
@@ -168,10 +167,10 @@ class Mailbox:
                 return False
         return True
 
-    # what the program reads
+    # read by the program
 
     def reply(self, name: str, answer: Mapping[str, Any]) -> None:
-        """Answer a request; the oldest answers go when there are many."""
+        """Write a reply and delete the oldest ones if there are too many."""
         self._write(REPLIES, name + SUFFIX, answer)
         self._replies[name + SUFFIX] = None
         while len(self._replies) > MOST_REPLIES:
@@ -180,11 +179,11 @@ class Mailbox:
             self._remove(REPLIES, oldest)
 
     def show(self, name: str, content: Mapping[str, Any]) -> None:
-        """Put a file into `in` itself."""
+        """Write a file directly in `in`."""
         self._write(None, name, content)
 
     def shown(self, name: str) -> dict[str, Any]:
-        """Return what a file in `in` says, nothing if it says nothing."""
+        """Return the content of a JSON file in `in`, or an empty dict."""
         with self._open():
             try:
                 held = os.open(name, PLAIN, dir_fd=self._in)
@@ -199,21 +198,21 @@ class Mailbox:
         return found if isinstance(found, dict) else {}
 
     def give(self, number: int, message: Mapping[str, Any]) -> None:
-        """Put a message into the mailbox."""
+        """Write a message into the mailbox."""
         self._write(MESSAGES, f"{number:04}{SUFFIX}", message)
 
     def unread(self) -> list[int]:
-        """Return the numbers of the messages that were given and not taken away yet."""
+        """Return the numbers of messages that are not acknowledged."""
         stems = (name.removesuffix(SUFFIX) for name in self._names(MESSAGES))
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
     def take_back(self, number: int) -> None:
-        """Take a message out of the mailbox."""
+        """Delete a message from the mailbox."""
         self._remove(MESSAGES, f"{number:04}{SUFFIX}")
 
     @contextmanager
     def within(self, folder: str | None) -> Iterator[int]:
-        """Give the descriptor of a folder in `in`, or of `in` itself."""
+        """Yield the descriptor of a folder in `in`, or of `in` itself."""
         with self._open():
             held = os.open(folder or ".", FOLDER, dir_fd=self._in)
             try:
@@ -227,7 +226,7 @@ class Mailbox:
             return sorted(name for name in found if not name.startswith("."))
 
     def _write(self, folder: str | None, name: str, content: Mapping[str, Any]) -> None:
-        """Write a file aside and rename it, so that nobody ever reads half of it."""
+        """Write a file under another name and rename it, so that it is never incomplete."""
         aside = f".{secrets.token_hex(8)}"
         data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
         with self.within(folder) as held:
@@ -247,21 +246,21 @@ class Mailbox:
 
 
 def _check_plain_file(facts: os.stat_result, user: int) -> None:
-    """Refuse what is no plain file of the program's own."""
+    """Refuse a file that is not a plain file of the program with one name."""
     if stat.S_ISLNK(facts.st_mode):
-        raise CommandRejected("symlink", f"a link is not followed: {RENAME}")
+        raise CommandRejected("symlink", f"links are not followed: {RENAME}")
     if not stat.S_ISREG(facts.st_mode):
         raise CommandRejected("not_a_file", RENAME)
     if facts.st_nlink != 1:
-        raise CommandRejected("hard_link", f"it has another name: {RENAME}")
+        raise CommandRejected("hard_link", f"it has a second hard link: {RENAME}")
     if facts.st_uid != user:
-        raise CommandRejected("not_yours", "it is another user's")
+        raise CommandRejected("not_yours", "it belongs to another user")
     if facts.st_size > LARGEST:
         raise _too_large()
 
 
 def _bounded(held: int) -> bytes:
-    """Return what a file holds, with one byte more than it may hold at most."""
+    """Read a file up to one byte more than the limit."""
     found = b""
     while len(found) <= LARGEST:
         part = os.read(held, LARGEST + 1 - len(found))
@@ -273,7 +272,7 @@ def _bounded(held: int) -> bytes:
 
 def _too_large() -> CommandRejected:
     return CommandRejected(
-        "too_large", "a command has at most 1 MiB: leave more among the artifacts"
+        "too_large", "a command has at most 1 MiB: put larger data into the artifacts folder"
     )
 
 
@@ -285,7 +284,7 @@ VERB = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
 class CommandRejected(Exception):
-    """A file that is no command; `code` is stable, the message says what to do."""
+    """A file is not a valid command; `code` is stable, the message names a correction."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -293,7 +292,7 @@ class CommandRejected(Exception):
 
 
 class MailboxCommand(NamedTuple):
-    """What a file asks for."""
+    """A parsed command."""
 
     request_id: str
     verb: str
@@ -301,19 +300,19 @@ class MailboxCommand(NamedTuple):
 
 
 def read_command(data: bytes) -> MailboxCommand:
-    """Return the command that bytes hold; raise Rejected if they hold anything else."""
+    """Parse a command or raise CommandRejected."""
     found = read_object(data)
     request_id, verb = found.pop("request_id", None), found.pop("type", None)
     if not isinstance(request_id, str) or REQUEST_ID.fullmatch(request_id) is None:
-        message = "request_id: give 1 to 64 of A-Z, a-z, 0-9, - and _, unlike any other of this run"
+        message = "request_id: give 1 to 64 of A-Z, a-z, 0-9, - and _, unique in this run"
         raise CommandRejected("bad_request_id", message)
     if not isinstance(verb, str) or VERB.fullmatch(verb) is None:
-        raise CommandRejected("bad_type", "type: name one command, like list_tasks")
+        raise CommandRejected("bad_type", "type: name an operation, such as list_tasks")
     return MailboxCommand(request_id, verb, found)
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object that bytes hold; raise Rejected if they hold anything else."""
+    """Parse a JSON object or raise CommandRejected."""
     if has_too_many_values(data):
         raise _too_many()
     try:
@@ -325,7 +324,7 @@ def read_object(data: bytes) -> dict[str, Any]:
         )
     except RecursionError:
         raise CommandRejected("too_deep", f"nest at most {MAX_DEPTH} levels") from None
-    except ValueError as fault:  # UnicodeDecodeError is one, too
+    except ValueError as fault:  # includes UnicodeDecodeError
         raise CommandRejected(
             "not_json", f"write one JSON object in UTF-8: {_short(fault)}"
         ) from None
@@ -336,21 +335,21 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> int:
-    """Return a whole number; one that is too long is never computed."""
+    """Parse an integer; too many digits are refused without computing it."""
     if len(digits) > LONGEST_INTEGER or abs(number := int(digits)) > LARGEST_INTEGER:
-        raise CommandRejected("bad_number", "give whole numbers of at most 63 bits")
+        raise CommandRejected("bad_number", "use integers of at most 63 bits")
     return number
 
 
 def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise CommandRejected("duplicate_key", "say every name once in an object")
+        raise CommandRejected("duplicate_key", "use every key of an object once")
     return made
 
 
 def _check(found: dict[str, Any]) -> None:
-    """Refuse what is too deep, too much, or no value that a database and a wire can hold."""
+    """Refuse values that are too deep, too many, or not storable."""
     left = MOST_VALUES
     level: list[Any] = [found]
     for _ in range(MAX_DEPTH):
@@ -387,11 +386,11 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise CommandRejected("bad_text", "a text holds half of a pair of surrogates") from None
+        raise CommandRejected("bad_text", "a text contains a lone surrogate") from None
 
 
 def _no_number(_: str) -> NoReturn:
-    raise CommandRejected("bad_number", "NaN and infinity are no numbers here")
+    raise CommandRejected("bad_number", "NaN and infinity are not allowed")
 
 
 def _too_many() -> CommandRejected:

@@ -1,4 +1,4 @@
-"""All mailboxes of a home: opened with their attempts, served, and closed."""
+"""All mailboxes of a home: opened with their attempts, served and closed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rota.store.store import Store
 
 THREADS = 4
 BRINGING = 2
-"""How many files of messages are in memory at once, on their way into mailboxes."""
+"""Number of message files that may be in memory at once."""
 
 
 class MailboxManager:
-    """Serves the mailboxes of the attempts that are heard here."""
+    """Serves the mailboxes of the attempts that this process follows."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class MailboxManager:
         self._served: dict[int, tuple[str, MailboxProcessor]] = {}
 
     def set_callback(self, acknowledged: Acknowledged) -> None:
-        """Let somebody know of every message that a program acknowledges, from now on."""
+        """Register a callback for acknowledged messages."""
         self._acknowledged = acknowledged
 
     def shut(self) -> None:
-        """Serve no mailbox any more; their programs go on."""
+        """Stop serving all mailboxes; their programs continue."""
         for run_id in [*self._served]:
             self.release(run_id)
         if self._watcher is not None:
@@ -68,7 +68,7 @@ class MailboxManager:
     async def open(
         self, assignment: Assignment, kept: KeptAttempt, folder: str, stop: Callable[[str], None]
     ) -> None:
-        """Serve a try's mailbox from now on; one whose program has not begun is filled first."""
+        """Serve the mailbox of a launch; before its program starts, write its snapshots."""
         if self._found(kept) is not None:
             return
         self.release(kept.run_id)
@@ -97,7 +97,7 @@ class MailboxManager:
         await serving.begin()
 
     async def close(self, kept: KeptAttempt, *, drain: bool) -> str | None:
-        """Serve it no more, after what is left of it; return why the attempt must fail, if so."""
+        """Execute what is left in a mailbox and close it; return why the attempt must fail."""
         serving = self._found(kept)
         if serving is None:
             return None
@@ -108,7 +108,7 @@ class MailboxManager:
         return serving.broken
 
     def release(self, run_id: int) -> None:
-        """Serve it no more here."""
+        """Stop serving a mailbox in this process."""
         _, serving = self._served.pop(run_id, (None, None))
         if serving is not None:
             serving.close()
@@ -118,10 +118,12 @@ class MailboxManager:
         return serving if nonce == kept.nonce else None
 
     async def put_files(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
-        """Lay the files of a message into the mailbox of a try, unless they are there."""
+        """Write the files of a message into the mailbox of a launch."""
         serving = self._found(kept)
         if serving is None:
-            raise Unavailable(f"the files of message {message.id} have no mailbox to lie in")
+            raise Unavailable(
+                f"the files of message {message.id} cannot be delivered: there is no mailbox"
+            )
         return await self._bring(serving, message)
 
     async def _bring(self, serving: MailboxProcessor, message: ThreadMessage) -> ThreadMessage:
@@ -135,7 +137,7 @@ class MailboxManager:
         message: ThreadMessage,
         told: Callable[[ThreadMessage], Mapping[str, Any]],
     ) -> int | None:
-        """Put a message, as it is told, into the mailbox of an attempt and return its number."""
+        """Put a message into the mailbox of an attempt and return its number."""
         _, serving = self._served.get(run_id, (None, None))
         if serving is None or serving.held.epoch != epoch:
             return None
@@ -147,7 +149,7 @@ class MailboxManager:
 
 
 def held_by(assignment: Assignment) -> AttemptIdentity:
-    """Return whom a mailbox belongs to, as whoever made its folder knows."""
+    """Return the identity of the attempt that a mailbox belongs to."""
     lease, task = assignment.lease, assignment.task
     return AttemptIdentity(
         run_id=lease.run_id,

@@ -1,10 +1,11 @@
-"""The commands of one mailbox: read, carried out, answered; rejected files are set apart.
+"""Executes the commands of one mailbox and stores rejected files.
 
-Killed between any two of these, the next process finds the file again. The request is the same for
-the desk, by its attempt and its id, and so is the answer.
+A command is read, executed, answered and deleted, in this order. If the process dies in between,
+the next one finds the file again and sends the same request, by attempt and id, and so gets the
+same answer.
 
-A watch tells once and is set again before the folder is listed. So nothing that happens meanwhile
-is missed, and a program that writes without end rings no more often than it is listened to.
+A watch fires once and is set again before the folder is listed. So no file is missed, and a program
+that writes continuously causes no more wake-ups than there are listings.
 """
 
 from __future__ import annotations
@@ -53,42 +54,42 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 BURST = 60.0
-"""How many commands are served at once, before they wait for their turn."""
+"""Number of commands that may be executed at once before the rate applies."""
 BYTES = 64 * 1024
-"""So much of a file costs as much as a command: what is long takes long to read."""
+"""Bytes of a file that cost as much as one command."""
 MOST_WAITING = 500
 MOST_REFUSED = 100
 MAX_KEPT = 50
-"""How many files of one mailbox are kept for people that were not carried out."""
+"""Maximum number of rejected files that are stored for one mailbox."""
 A_PASS = 20
-"""How many commands are carried out before the folder is listed again."""
+"""Number of commands executed before the folder is listed again."""
 POLL_SECONDS = 10.0
 UNWATCHED_SECONDS = 1.0
-"""How often a mailbox is looked into that rings, and one that does not."""
+"""Poll interval of a mailbox with and without a watch."""
 PATIENCE = (1.0, 2.0, 4.0, 8.0)
-"""How long a store that does not answer is waited for, each time, before a program is told."""
+"""Waits for a store that does not answer, before the program gets an error."""
 AGAIN = frozenset({"unavailable", "busy", "too_fast"})
 FENCED = frozenset({"fenced", LeaseLost.code})
 
 FLOODED = (
-    f"it left more than {MOST_WAITING} files in its mailbox: write fewer, and wait for the replies"
+    f"it left more than {MOST_WAITING} files in its mailbox: write fewer and wait for the replies"
 )
 TOO_MANY_REFUSED = (
-    f"it put more than {MOST_REFUSED} files into its mailbox that are no commands: "
-    "see the folder `errors` of Rota's home"
+    f"it put more than {MOST_REFUSED} invalid files into its mailbox: "
+    "see the folder `errors` of the home folder"
 )
 
 
 class MailboxMisused(Exception):
-    """The program has done to its mailbox what no attempt may do."""
+    """The program exceeded a limit of its mailbox."""
 
 
 class AttemptSuperseded(Exception):
-    """The run has gone on without this attempt: nothing is carried out for it any more."""
+    """The attempt is no longer current, so its commands are not executed."""
 
 
 class MailboxProcessor:
-    """Serves one mailbox until it is closed; `stop` ends a program that misuses it."""
+    """Serves one mailbox until it is closed; `stop` ends a program that exceeds a limit."""
 
     def __init__(
         self,
@@ -130,19 +131,19 @@ class MailboxProcessor:
         self._task: asyncio.Task[None] | None = None
 
     async def fill(self) -> None:
-        """Show the program what there is; one that is not shown it can still ask."""
+        """Write the snapshots; a program without them can still send commands."""
         try:
             await self._snapshots.fill(self.held, self._box, self.off)
         except OSError as fault:
             log.warning("mailbox.unfilled", extra={"run_id": self.held.run_id, "error": str(fault)})
 
     async def begin(self) -> None:
-        """Serve it from now on."""
+        """Start serving the mailbox."""
         await self.follow_ups.open()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def drain(self) -> None:
-        """Serve what is there already, and nothing that comes later."""
+        """Execute the commands that are present now, and none that arrive later."""
         self._last = True
         self._bell.set()
         if self._task is not None:
@@ -150,14 +151,14 @@ class MailboxProcessor:
             self._task.result()
 
     def close(self) -> None:
-        """Serve nothing more."""
+        """Stop serving the mailbox."""
         if self._task is not None and not self._task.cancel() and not self._task.cancelled():
-            self._task.exception()  # whoever drained it was told
+            self._task.exception()  # the caller of drain has the exception
         self._watcher.disarm(self._watch)
         self._box.close()
 
     async def off(self, work: Callable[..., Result], *args: object) -> Result:
-        """Do something with files beside the loop."""
+        """Run a function on files in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     async def _run(self) -> None:
@@ -167,7 +168,7 @@ class MailboxProcessor:
             why = (
                 str(fault)
                 if isinstance(fault, MailboxMisused)
-                else f"its mailbox is broken: {fault}"
+                else f"its mailbox is damaged: {fault}"
             )
             self._give_up(why)
         except AttemptSuperseded:
@@ -192,12 +193,14 @@ class MailboxProcessor:
             if last:
                 return
             if not found and not await self._rung(listed):
-                listed = changed  # a whole rest ago: nothing to come has the same time
+                listed = (
+                    changed  # changed a whole poll interval ago, so later changes have another time
+                )
 
     async def _rung(self, listed: int | None) -> bool:
-        """Wait for the bell; false if there may be something that it did not ring for.
+        """Wait for the watch; False if the folder may have changed without it.
 
-        There is nothing if the folder has not changed since it was `listed`.
+        Returns True if the folder has not changed since it was `listed`.
         """
         while True:
             seconds = UNWATCHED_SECONDS if self._watch is None else POLL_SECONDS
@@ -211,7 +214,7 @@ class MailboxProcessor:
                 return True
 
     async def _pass(self, most: int | None) -> bool:
-        """Carry out what waits, in the order of names; true if there was something."""
+        """Execute waiting commands in the order of their names; return whether there were any."""
         waiting = await self.off(self._box.waiting, MOST_WAITING)
         if waiting.more:
             raise MailboxMisused(FLOODED)
@@ -255,7 +258,7 @@ class MailboxProcessor:
     def _read(
         self, name: str
     ) -> tuple[MailboxCommand | CommandRejected, MailboxFile | None] | None:
-        """Return what a file asks for, or why it is refused; None if it is gone."""
+        """Parse a file, or return why it is rejected; None if it is gone."""
         found = None
         try:
             found = self._box.read(name)
@@ -290,7 +293,7 @@ class MailboxProcessor:
     async def _finish(
         self, name: str, reply: str, answer: Mapping[str, Any], found: MailboxFile | None
     ) -> None:
-        """Answer a command and take it away; on a full disk it stays, to be answered later."""
+        """Write the reply and delete the command; on a full disk both are repeated later."""
         try:
             gone = await self.off(self._reply_and_drop, name, reply, answer, found)
         except OSError as fault:
@@ -310,7 +313,7 @@ class MailboxProcessor:
         return self._box.drop(name, found)
 
     async def _refuse(self, name: str, fault: CommandRejected, found: MailboxFile | None) -> None:
-        """Take a file away that is no command; people and the program are told why."""
+        """Delete a rejected file, reply to the program and store the file for people."""
         self._refused += 1
         if self._refused > MOST_REFUSED:
             raise MailboxMisused(TOO_MANY_REFUSED)
@@ -322,7 +325,7 @@ class MailboxProcessor:
         await self._finish(name, reply_name(name), {"ok": False, "error": error}, found)
 
     async def _note(self, facts: Mapping[str, str]) -> None:
-        """Leave word among the requests: an attempt tried what it may not."""
+        """Write an audit entry about a rejected file."""
         noted = NewAuditEntry(
             caller=self.held.name,
             space=self.held.space,
@@ -335,7 +338,7 @@ class MailboxProcessor:
             log.warning("mailbox.unnoted", extra={"run_id": self.held.run_id, "error": str(fault)})
 
     async def _keep(self, name: str, error: Mapping[str, Any], found: MailboxFile | None) -> None:
-        """Keep what was not carried out, for people."""
+        """Store a rejected file for people."""
         if self._kept == MAX_KEPT:
             return
         self._kept += 1
@@ -360,12 +363,12 @@ def _weight(found: MailboxFile | None) -> float:
 
 
 def refusal(code: str, message: str) -> dict[str, Any]:
-    """Return the answer to what was not done."""
+    """Return the reply for a rejected command."""
     return {"ok": False, "error": {"code": code, "message": message}}
 
 
 def reply_name(name: str) -> str:
-    """Return under which name a file is answered that holds no request id."""
+    """Return the name of the reply to a file without a valid request id."""
     if NAME.fullmatch(name) is not None:
         return name.removesuffix(SUFFIX)
     return f"refused-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
@@ -378,17 +381,14 @@ LONGEST_CONTENT = 64 * 1024
 
 
 class RejectedFiles:
-    """The folder `errors` of a home; the oldest go when there are many.
-
-    What programs wrote stands there without the secrets in it.
-    """
+    """The folder `errors` of a home, with the newest files, redacted."""
 
     def __init__(self, home: Path, redactor: Redactor) -> None:
         self.folder = home / FOLDER
         self._redactor = redactor
 
     def keep(self, at: int, name: str, facts: Mapping[str, Any], content: bytes | None) -> None:
-        """Keep what a file held and what was wrong with it; `at` is in microseconds."""
+        """Store the content of a file and the reason; `at` is in microseconds."""
         record = dict(self._redactor.data(facts))
         if content is not None:
             text = content[: 2 * LONGEST_CONTENT].decode("utf-8", "replace")
@@ -415,13 +415,13 @@ MAX_BYTES = 64 * 1024
 
 
 class FolderWatcher:
-    """Rings for folders of the running loop; where the kernel has no room, it says so."""
+    """Watches folders for the running loop; reports when the kernel has no watch left."""
 
     def __init__(self) -> None:
         self._rings: dict[int, Callable[[], None]] = {}
         self._kernel = ctypes.CDLL(None, use_errno=True)
         self._held = -1
-        begin = getattr(self._kernel, "inotify_init1", None)  # only Linux has it
+        begin = getattr(self._kernel, "inotify_init1", None)  # Linux only
         if begin is not None:
             self._held = begin(os.O_CLOEXEC | os.O_NONBLOCK)
         self._complained = False
@@ -432,10 +432,10 @@ class FolderWatcher:
             self._loop.add_reader(self._held, self._hear)
 
     def arm(self, folder: int, ring: Callable[[], None]) -> int | None:
-        """Ring once when a file is finished in a folder from now on; None if nobody will."""
+        """Call `ring` when a file is next written to the folder; None if there is no watch left."""
         if self._held < 0:
             return None
-        path = b"/proc/self/fd/%d" % folder  # the folder that is held, wherever it lies by now
+        path = b"/proc/self/fd/%d" % folder  # the open folder, wherever it was moved to
         watch: int = self._kernel.inotify_add_watch(self._held, path, ctypes.c_uint32(FINISHED))
         if watch < 0:
             self._complain()
@@ -444,12 +444,12 @@ class FolderWatcher:
         return watch
 
     def disarm(self, watch: int | None) -> None:
-        """Ring no more."""
+        """Remove a watch."""
         if watch is not None and self._rings.pop(watch, None) is not None:
             self._kernel.inotify_rm_watch(self._held, watch)
 
     def close(self) -> None:
-        """Let go of the queue."""
+        """Close the inotify queue."""
         if self._held >= 0:
             self._loop.remove_reader(self._held)
             os.close(self._held)

@@ -10,15 +10,15 @@ log = logging.getLogger(__name__)
 
 
 class LogChannel:
-    """Takes every message."""
+    """Accepts all messages."""
 
     name = "log"
 
     async def send(self, delivery: Delivery) -> None:
         """Write one message as one line."""
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "target": delivery.target, "body": delivery.body, "run_id": delivery.run_id,
         }  # fmt: skip
         if delivery.files:
-            told["files"] = [file.name for file in delivery.files]
-        log.info("message.sent", extra=told)
+            fields["files"] = [file.name for file in delivery.files]
+        log.info("message.sent", extra=fields)

@@ -1,10 +1,9 @@
-"""One running attempt, and what its end means: report, relaunch or loss.
+"""One running attempt, and the outcome of its end: report, relaunch or loss.
 
-A limit that is lifted at a known time, later than that, is none either: the run is given back until
-then. Somebody who waits for an answer in a conversation is told instead.
-
-Each try has a keeper of its own. That it was in vain, how often, and when the next one may begin is
-on record before anything is waited for, so a process that is killed loses no try and adds none.
+A transient error of an agent leads to another launch in the same attempt, with a keeper of its own.
+The failed launch, its number and the time of the next one are recorded before anything waits, so
+that a crash neither loses nor adds a launch. A limit that ends later than that returns the run to
+the queue until then, except in a conversation, where somebody waits.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class CheckInterrupt:
-    """How a look is told to end early; `holding` is what runs beside the attempt just now."""
+    """Interrupts checks early; `holding` is the program that runs beside the attempt."""
 
     halted: asyncio.Event = field(default_factory=asyncio.Event)
     holding: KeptAttempt | None = None
 
     def hold(self, kept: KeptAttempt | None) -> bool:
-        """Note which program runs beside the attempt; tell whether it is to end at once."""
+        """Set the program that runs beside the attempt; return whether it must end at once."""
         self.holding = kept
         return self.halted.is_set()
 
     async def unless(self, looking: Awaitable[Answer]) -> Answer | None:
-        """Return what a look finds, None once it is halted."""
+        """Return the result of a check, or None if it is interrupted."""
         look = asyncio.ensure_future(looking)
         halt = asyncio.ensure_future(self.halted.wait())
         try:
@@ -78,14 +77,14 @@ class CheckInterrupt:
 
 @dataclass
 class Attempt:
-    """One attempt that is going on here, for a worker that holds it.
+    """One attempt of this worker.
 
-    `written` says that it may be on record, so that the next process carries it on; `resting`,
-    that it waits between two tries, with no program of it alive; `left`, that it was let go, so
-    that its program goes on when it is cut off. `gate` is what its gate has said, as JSON, and
-    empty while that is not known; `budgeted` whether anything caps what it may use. `away` is for
-    how many microseconds no process was there while no program of it was alive. `begun` is whether
-    a program of it may have read what it was given.
+    `written` says that it may be recorded, so that the next process continues it; `resting`, that
+    it waits between two launches without a program; `left`, that it was let go, so that its program
+    continues when this task is cancelled. `gate` is the answer of its gate as JSON, empty while
+    unknown; `budgeted` says whether a budget applies. `away` is for how many microseconds no
+    process followed it while it had no living program. `begun` says whether a program may have read
+    its input.
     """
 
     assignment: Assignment
@@ -103,28 +102,28 @@ class Attempt:
     begun: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take what is carried on for begun, until its end tells."""
+        """Treat an attempt that is continued as started, until its exit record is read."""
         self.begun = self.written
 
     def sign(self) -> AttemptSample:
-        """Return what there is to see of it while none of its programs is heard."""
+        """Return a sample of the attempt without a followed program."""
         lease = self.assignment.lease
         between = "resting" if self.resting else "concluding" if self.begun else "preparing"
         return AttemptSample(run_id=lease.run_id, epoch=lease.epoch, state=between)
 
     def reported(self, report: AttemptReport) -> AttemptReport:
-        """Return the report of what it came to, and whether it began: nobody else knows."""
+        """Return the report with facts that only this process knows, such as whether it began."""
         unbegun = not self.begun and self.assignment.lease.thread is not None
         return replace(report, unbegun=True) if unbegun else report
 
     def ended(self, report: AttemptReport) -> AttemptReport:
-        """Return its report: one that somebody wanted stopped, and that has ended, was."""
+        """Return the report, replaced if somebody stopped the attempt and it has ended."""
         return self.reported(stopped_report(report) if self.stopped else report)
 
     def starts(self, now: int) -> bool:
-        """Tell whether a program is to be started; one that waited goes on as if never left alone.
+        """Return whether to start a program; one that waited continues as if never interrupted.
 
-        What was written down and never begun was to begin at once.
+        An attempt that was recorded and never started should have started at once.
         """
         if self.kept is None or self.kept.until is None:
             return self.kept is None
@@ -134,14 +133,14 @@ class Attempt:
         return True
 
     def told(self, report: AttemptReport) -> AttemptReport:
-        """Return a report that knows for how long nobody was there."""
+        """Return the report with the time without a following process."""
         return replace(report, away=report.away + self.away) if self.away else report
 
 
 class KeeperLeaseTerms(NamedTuple):
-    """How long keepers go on without hearing from this home.
+    """How long keepers run without hearing from this home.
 
-    `doubt` is for slack, grace and clocks: how much later than promised one may really be gone.
+    `doubt` covers slack, grace and clocks: a keeper ends at most that much later than its lease.
     """
 
     seconds: float = 15 * 60.0
@@ -150,7 +149,7 @@ class KeeperLeaseTerms(NamedTuple):
 
     @property
     def promise(self) -> timedelta:
-        """How long after its last renewal a home's keepers may still be alive."""
+        """How long after the last renewal keepers of a home may be alive."""
         return timedelta(seconds=self.seconds + self.doubt)
 
 
@@ -164,29 +163,29 @@ STOPS = {
 TIMEOUTS = frozenset({ExitReason.HARD_TIMEOUT, ExitReason.IDLE_TIMEOUT})
 UNTOLD = {
     ExitReason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
-    ExitReason.KEEPER_SIGTERM: "its keeper was told to stop",
+    ExitReason.KEEPER_SIGTERM: "its keeper was asked to stop",
     ExitReason.KEEPER_ERROR: "its keeper failed",
-    ExitReason.INIT_KILLED: "the process that holds its tree was killed",
-    ExitReason.LOST_REBOOT: "the machine was started again",
+    ExitReason.INIT_KILLED: "the init or guard process of its tree was killed",
+    ExitReason.LOST_REBOOT: "the machine was restarted",
     ExitReason.LOST_NEVER_STARTED: "it was never started",
     ExitReason.LOST_KEEPER_DIED: "its keeper was killed",
-    ExitReason.LOST_UNSWEPT: "what it left behind could not be ended",
+    ExitReason.LOST_UNSWEPT: "processes that it left behind could not be ended",
 }
-"""Ends that say nothing about the work itself: the attempt is lost."""
+"""Exit reasons that say nothing about the work: the attempt is lost."""
 
 WROTE = {
-    True: "; it had written to somewhere outside",
+    True: "; it had written through the gateway",
     False: "",
-    None: "; whether it had written to somewhere outside is not known",
+    None: "; whether it had written through the gateway is not known",
 }
-WITHOUT_WORDS = "It asks for an answer, and says no more."
+WITHOUT_WORDS = "It asks for an answer without saying what about."
 NOT_RUN = frozenset(
     {ExitReason.EXEC_FAILED, ExitReason.SPAWN_FAILED, ExitReason.TOO_MANY_PROCESSES}
 )
 
 
 def refusal_report(fault: RotaError, kind: TaskKind) -> AttemptReport:
-    """Return the report of an attempt that could not be begun; one that can be later is lost."""
+    """Return the report of an attempt that could not start; lost if it can start later."""
     if isinstance(fault, Exhausted):
         return AttemptReport(outcome=Lost(reason=f"it was never started: {fault}", wrote=False))
     code = f"{kind.value}_unavailable" if isinstance(fault, Unavailable) else fault.code
@@ -194,12 +193,12 @@ def refusal_report(fault: RotaError, kind: TaskKind) -> AttemptReport:
 
 
 def missing_files_report(why: str) -> AttemptReport:
-    """Return the report of an attempt whose files could not be laid before it; others may."""
+    """Return the report of an attempt without its message files; another attempt may have them."""
     return AttemptReport(outcome=Failed(code="files_unavailable", message=why, retryable=True))
 
 
 def result_from_output(ending: ExitRecord, reader: OutputReader) -> AgentResult | None:
-    """Return what an agent's attempt came to; None if its ending says nothing about the work."""
+    """Return the result of an agent; None if the exit record says nothing about the work."""
     if ending.reason in UNTOLD or ending.reason in NOT_RUN:
         return None
     stopped = STOPS.get(ending.reason)
@@ -216,7 +215,7 @@ def result_from_output(ending: ExitRecord, reader: OutputReader) -> AgentResult 
 def attempt_report(
     ending: ExitRecord, verdict: AgentResult | None, kind: TaskKind, bounds: ResourceLimits
 ) -> AttemptReport:
-    """Return what an attempt came to, and how its processes ended."""
+    """Return the report of an ended attempt."""
     whole = _outcome(ending, verdict, kind)
     outcome = public_report(whole) if kind is TaskKind.AGENT else whole
     if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
@@ -226,14 +225,14 @@ def attempt_report(
 
 
 def gone_report(ending: ExitRecord) -> int:
-    """Return for how many microseconds nobody was there to hear of an ending."""
+    """Return for how many microseconds nobody followed an ended program."""
     return max(0, round(ending.ago * 1_000_000))
 
 
 def public_report(outcome: Outcome) -> Outcome:
-    """Return what an agent's attempt came to without what is internal; that stays in its output.
+    """Return an outcome without internal text, which stays in the output.
 
-    A result of which nothing is left is told to nobody.
+    A result without remaining text is not delivered.
     """
     match outcome:
         case Succeeded(result=result):
@@ -248,16 +247,16 @@ def public_report(outcome: Outcome) -> Outcome:
 
 
 def stopped_report(report: AttemptReport) -> AttemptReport:
-    """Return the report of an attempt that somebody wanted stopped, and that has ended."""
-    return replace(report, outcome=Cancelled(reason="somebody cancelled it"), messages=())
+    """Return the report of an attempt that was stopped and has ended."""
+    return replace(report, outcome=Cancelled(reason="it was cancelled"), messages=())
 
 
 def explain_loss(
     report: AttemptReport, why: str | None, wrote: Callable[[], bool | None]
 ) -> AttemptReport:
-    """Return a report whose loss has a reason that only whoever caused it knows.
+    """Return the report of a lost attempt with the reason, which only the caller knows.
 
-    It is looked whether the attempt has written to somewhere outside before it was lost.
+    The report also says whether the attempt has written through the gateway.
     """
     if not isinstance(report.outcome, Lost):
         return report
@@ -267,7 +266,7 @@ def explain_loss(
 
 
 def explain_failure(report: AttemptReport, why: str | None) -> AttemptReport:
-    """Return the report of an attempt that misused its mailbox: trying again would not help."""
+    """Return the report of an attempt that misused its mailbox; it is not retried."""
     if why is None:
         return report
     outcome = Failed(code="mailbox_misused", message=why, retryable=False)
@@ -275,7 +274,7 @@ def explain_failure(report: AttemptReport, why: str | None) -> AttemptReport:
 
 
 def exit_text(ending: ExitRecord) -> str:
-    """Return what is recorded of how processes ended."""
+    """Return the exit record as stored text."""
     facts = {
         "reason": ending.reason.value,
         "detail": ending.detail or None,
@@ -293,19 +292,23 @@ def exit_text(ending: ExitRecord) -> str:
 
 def _overdue(reason: ExitReason, bounds: ResourceLimits) -> str:
     if reason is ExitReason.IDLE_TIMEOUT:
-        return f"it wrote nothing for {bounds.idle_seconds or 0.0:g} s, its idle timeout"
+        return f"it wrote nothing for {bounds.idle_seconds or 0.0:g} s (idle timeout)"
     return f"it took longer than its timeout of {bounds.hard_seconds or 0.0:g} s"
 
 
 def _end_of(ending: ExitRecord) -> str:
-    how = "had to be killed" if ending.killed else "ended when it was asked to"
-    return how if ending.proven else f"{how}; whether all of it is gone could not be proven"
+    how = "was killed" if ending.killed else "ended after SIGTERM"
+    return (
+        how if ending.proven else f"{how}; whether all its processes have ended could not be proven"
+    )
 
 
 def _outcome(ending: ExitRecord, verdict: AgentResult | None, kind: TaskKind) -> Outcome:
     untold = UNTOLD.get(ending.reason)
     if untold is not None:
-        proof = "" if ending.proven else "; whether all of it is gone could not be proven"
+        proof = (
+            "" if ending.proven else "; whether all its processes have ended could not be proven"
+        )
         detail = f" ({ending.detail})" if ending.detail else ""
         return Lost(reason=f"{untold}{detail}{proof}")
     if verdict is None:
@@ -318,26 +321,26 @@ def _outcome(ending: ExitRecord, verdict: AgentResult | None, kind: TaskKind) ->
 
 def _not_run(ending: ExitRecord, kind: TaskKind) -> Outcome:
     if ending.reason is ExitReason.TOO_MANY_PROCESSES:
-        message = f"it had more processes than it may: {ending.detail}"
+        message = f"it reached its limit of processes: {ending.detail}"
         return Failed(code="too_many_processes", message=message)
     message = f"its program cannot be started: {ending.detail}"
     return Failed(code=f"{kind.value}_unavailable", message=message, retryable=False)
 
 
 def timeout_report() -> AttemptReport:
-    """Return the report of an attempt whose time was up before it could be tried again."""
+    """Return the report of an attempt whose timeout has passed before the next launch."""
     kind = AgentErrorKind.TIMEOUT
     return AttemptReport(outcome=Failed(code=kind.value, message=kind.sentence))
 
 
 LAST_WORDS = 16 * 1024
-"""As much as the longest trace has that stands behind what a program died of."""
+"""Enough for the longest stack trace after an out-of-memory error."""
 
 
 async def add_last_output(
     minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord
 ) -> ExitRecord:
-    """Return an ending with what the spools tell: its last words, and whether it has begun."""
+    """Return the exit record with the last output, and whether the program has started."""
     err = ending.err
     words = await minding.read(kept, OutputStream.ERR, max(0, err.size - LAST_WORDS), LAST_WORDS)
     begun = await _begun_now(minding, kept, ending)
@@ -345,15 +348,15 @@ async def add_last_output(
 
 
 async def has_started(minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord) -> bool:
-    """Whether a program of an attempt has begun, in this try or in one before.
+    """Return whether a program of the attempt has started, in this launch or an earlier one.
 
-    One that has begun may have read what it was given, whatever it came to.
+    A program that started may have read its input, whatever its outcome.
     """
     return kept.tries > 0 or await _begun_now(minding, kept, ending)
 
 
 async def _begun_now(minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord) -> bool:
-    """An executor that could not start a program says so, first and alone, and fails."""
+    """Return whether this launch started; an executor reports a failed start first and alone."""
     if ending.reason in UNBEGUN:
         return False
     if ending.reason is not ExitReason.EXITED or not ending.code:
@@ -365,29 +368,29 @@ async def _begun_now(minding: ProgramControl, kept: KeptAttempt, ending: ExitRec
 async def read_result(
     minding: ProgramControl, kept: KeptAttempt, assignment: Assignment, reader: OutputReader
 ) -> None:
-    """Let what a script left in its result file count as its last line."""
+    """Read the result file of a script as its last line."""
     line = result_line(await minding.result(kept, assignment) or b"")
     if line is not None:
         reader.feed(line)
 
 
 def has_written(yard: KeeperHome, kept: KeptAttempt) -> bool | None:
-    """Return whether an attempt has written to somewhere outside; None if that is not known."""
+    """Return whether an attempt has written through the gateway; None if unknown."""
     seen = yard.has_written(kept)
     return seen if seen is not None or kept.writes else False
 
 
 OF_THE_SESSION = frozenset({AgentErrorKind.SESSION_LOST, AgentErrorKind.CONTEXT_TOO_LONG})
-"""What a new session helps against."""
+"""Errors that a new session solves."""
 SHORTEST, LONGEST = 60 * 1_000_000, 8 * 86_400 * 1_000_000
-"""For how many microseconds a run is given back: a limit of a week is the longest there is."""
+"""Range in microseconds in which a run is returned to the queue; a weekly limit is the longest."""
 MOST_BEGUN = 20
-"""How many attempts a run may have had that is given back once more."""
+"""Maximum attempts of a run that is returned to the queue once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRetryPolicy:
-    """How often a transient fault is tried again inside an attempt, and how far apart."""
+    """How often and after which waits an agent is launched again."""
 
     retries: int = 3
     wait: timedelta = timedelta(seconds=5)
@@ -400,9 +403,9 @@ def decide_relaunch(
     hard_seconds: float | None,
     now: int,
 ) -> Relaunch | None:
-    """Return what to wait for when a try was in vain; None if the attempt is over.
+    """Return what to wait for after a failed launch; None if the attempt is over.
 
-    A try that could not begin before the attempt's timeout is not waited for.
+    The launch must start before the timeout of the attempt.
     """
     if verdict is None or verdict.fault is None:
         return None
@@ -437,31 +440,31 @@ def decide_relaunch(
 
 
 def limit_lifted_at(verdict: AgentResult) -> int:
-    """Return when the limit is lifted that an attempt has met, 0 if nobody has said so."""
+    """Return when the limit of a provider ends; 0 if unknown."""
     return 0 if verdict.until is None else to_micros(verdict.until)
 
 
 def requeue_until_lifted(
     report: AttemptReport, verdict: AgentResult | None, assignment: Assignment, now: int
 ) -> AttemptReport:
-    """Return a report of a limit that is lifted later as one that gives the run back until then."""
+    """Return a report of a later limit as one that returns the run to the queue until then."""
     if verdict is None or not verdict.transient or not isinstance(report.outcome, Failed):
         return report
     lifted, lease = limit_lifted_at(verdict), assignment.lease
     soon = max(lifted, now + SHORTEST)
     if not now < lifted <= now + LONGEST or lease.thread or lease.epoch >= MOST_BEGUN:
         return report
-    reason = f"its model's provider takes no more requests until {from_micros(lifted):%F %H:%M} UTC"
+    reason = f"its model's provider accepts no requests until {from_micros(lifted):%F %H:%M} UTC"
     return replace(report, outcome=Drained(until=soon, reason=reason), messages=())
 
 
 def remaining_limits(bounds: ResourceLimits, gone: int) -> ResourceLimits:
-    """Return the bounds of a further try: the attempt has one timeout for all of them."""
+    """Return the limits of another launch; all launches share the timeout of the attempt."""
     if bounds.hard_seconds is None:
         return bounds
     return replace(bounds, hard_seconds=bounds.hard_seconds - gone / 1_000_000)
 
 
 def ended_before_start(kept: KeptAttempt, ending: ExitRecord, assignment: Assignment) -> bool:
-    """Whether the process that wrote an attempt down was killed before it started the program."""
+    """Return whether the process died between recording an attempt and starting its program."""
     return ending.reason is ExitReason.LOST_NEVER_STARTED and kept is assignment.kept

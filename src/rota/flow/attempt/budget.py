@@ -1,7 +1,7 @@
-"""The budget of an attempt: reserved before it begins, watched while it runs.
+"""The budget of an attempt: reserved before it starts, enforced while it runs.
 
-Nothing of this needs a memory: what was used is on record with the words that told it, what is set
-aside is on record until the attempt is settled, and why a program was ended is told by its ending.
+Nothing is kept in memory: usage is recorded with the output that reported it, reservations are
+stored until the attempt is settled, and the exit record says why a program was ended.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ from rota.store.views import list_questions
 log = logging.getLogger(__name__)
 
 MOST_HISTORY = 20
-UNPRICED = "nobody knows what its tokens cost; the settings name no price of its model"
+UNPRICED = "the cost of its tokens is unknown; the settings have no price for its model"
 Result = TypeVar("Result")
 
 
 class AttemptBudget(NamedTuple):
-    """What holds for one attempt: caps of its run and of the day, and what people have answered."""
+    """The budgets of one attempt: caps of its run and the day, and the answers of people."""
 
     caps: dict[BudgetScope, BudgetCaps]
     spent: tuple[DailyUsage, ...]
@@ -76,24 +76,24 @@ class AttemptBudget(NamedTuple):
     known: rules.UsageForecast | None
     spender: BudgetHolder
     asked: tuple[str, ...]
-    """The answers to what its programs have asked themselves."""
+    """The answers to questions of its own programs."""
 
     def used(self) -> Amounts:
-        """Return what all attempts of the run have used."""
+        """Return the usage of all attempts of the run."""
         return sum((one.used for one in self.spent), Amounts())
 
     def own(self) -> Amounts:
-        """Return what this attempt has used."""
+        """Return the usage of this attempt."""
         mine = (one.used for one in self.spent if one.epoch == self.spender.epoch)
         return next(mine, Amounts())
 
     def is_unpriced(self) -> bool:
-        """Whether this attempt has told tokens and nobody knows what they cost."""
+        """Return whether the attempt reported tokens without a known price."""
         mine = (one for one in self.spent if one.epoch == self.spender.epoch)
         return any(one.used.tokens and not one.priced for one in mine)
 
     def run_cap(self) -> BudgetCaps:
-        """Return what the run may use in all."""
+        """Return the caps of the run."""
         own = self.caps.get(BudgetScope.RUN, NO_CAPS)
         return rules.left_of_run(own, Amounts(), self.answers.more)
 
@@ -103,14 +103,14 @@ class AttemptBudget(NamedTuple):
         return [self.caps[scope] for scope in scopes if scope in self.caps]
 
     def most(self) -> Amounts:
-        """Return how much to set aside for this attempt in all."""
+        """Return how much to reserve for this attempt in total."""
         before = self.used() + _less(self.own())
         left = rules.left_of_run(self.caps.get(BudgetScope.RUN, NO_CAPS), before, self.answers.more)
         return rules.reservation(left, self.day(), self.known, self.own())
 
 
 class BudgetEnforcer:
-    """Sets aside, looks after, and asks."""
+    """Reserves, enforces, and asks at the cap."""
 
     def __init__(
         self,
@@ -125,9 +125,9 @@ class BudgetEnforcer:
         self._listening = listening
 
     async def admitted(self, going: Attempt, agent: Agent) -> AttemptReport | None:
-        """Set aside what a run may use; return the report of an attempt that may not begin.
+        """Reserve the budget of a run; return the report of an attempt that may not start.
 
-        What is carried on was admitted before.
+        Attempts that are continued have their reservation already.
         """
         assignment = going.assignment
         if assignment.kept is not None and assignment.kept.gate != ASKING:
@@ -137,7 +137,7 @@ class BudgetEnforcer:
         caps = await self._caps(assignment)
         going.budgeted = bool(caps)
         if assignment.task.kind is TaskKind.SCRIPT and not caps and not assignment.answers:
-            return None  # its time is known without more ado
+            return None  # the time of a script is known without its output
         why = self._unpriced(assignment, agent, caps)
         if why is not None:
             return AttemptReport(outcome=Failed(code="no_price", message=why, retryable=False))
@@ -162,7 +162,7 @@ class BudgetEnforcer:
     def _unpriced(
         self, assignment: Assignment, agent: Agent, caps: Mapping[BudgetScope, BudgetCaps]
     ) -> str | None:
-        """Return why money cannot be counted, if some budget counts it."""
+        """Return why cost cannot be counted, if a budget limits it."""
         if all(each.cost is None for each in caps.values()):
             return None
         model = assignment.task.spec.get("model")
@@ -170,7 +170,7 @@ class BudgetEnforcer:
         return rules.unpriced_models(agent.name, known, self._prices, tells=agent.abilities.money)
 
     async def watched(self, going: Attempt, listen: Callable[[], Awaitable[Result]]) -> Result:
-        """Hear an attempt to its end, and end it when it has used what it may."""
+        """Follow an attempt to its end, and end it when a budget is spent."""
         if going.budgeted is None:
             going.budgeted = bool(await self._caps(going.assignment))
         if not going.budgeted:
@@ -185,7 +185,7 @@ class BudgetEnforcer:
                 log.error("run.unwatched", exc_info=watch.exception())
 
     async def asking(self, report: AttemptReport, going: Attempt, reason: str) -> AttemptReport:
-        """Return the report of an attempt that was ended at its budget: a person is asked."""
+        """Return the report of an attempt that was ended at its budget, with a question."""
         assignment = going.assignment
         spent = await until_available(
             lambda: self._store.read(usage_of_run, assignment.lease.run_id)
@@ -213,7 +213,7 @@ class BudgetEnforcer:
     async def _judged(
         self, going: Attempt, purse: AttemptBudget, aside: Amounts
     ) -> tuple[str | None, Amounts]:
-        """Return why an attempt must end, if it must, and what is set aside for it from now on."""
+        """Return why an attempt must end, if so, and its current reservation."""
         caps = purse.run_cap()
         unit = rules.exhausted_unit(caps, purse.used())
         if unit is not None:
@@ -237,7 +237,7 @@ class BudgetEnforcer:
         return None, got or aside
 
     async def _anew(self, assignment: Assignment, before: AttemptBudget) -> AttemptBudget:
-        """Return a purse with what was used by now, and with the caps, for people change them."""
+        """Reload usage and caps, because people may change the caps."""
         spent = await until_available(
             lambda: self._store.read(usage_of_run, assignment.lease.run_id)
         )
@@ -246,7 +246,7 @@ class BudgetEnforcer:
     async def _purse(
         self, assignment: Assignment, caps: dict[BudgetScope, BudgetCaps]
     ) -> AttemptBudget:
-        """Return what holds for an attempt; where nothing is capped, little has to be known."""
+        """Return the budgets of an attempt; without caps most usage need not be read."""
         lease, kind = assignment.lease, assignment.task.kind
         space = await until_available(lambda: self._store.read(find_space, assignment.task.space))
         spent: list[DailyUsage] = []
@@ -277,7 +277,7 @@ class BudgetEnforcer:
         return AttemptBudget(caps, tuple(spent), answers, known, spender, own)
 
     async def _caps(self, assignment: Assignment) -> dict[BudgetScope, BudgetCaps]:
-        """Return the caps of what runs of this kind can use."""
+        """Return the caps that apply to this kind of run."""
         lease, units = assignment.lease, USABLE[assignment.task.kind]
         found = await until_available(
             lambda: self._store.read(budgets_for_task, lease.task_id, lease.space_id)
@@ -285,12 +285,12 @@ class BudgetEnforcer:
         return {scope: kept for scope, caps in found.items() if (kept := caps.only(units))}
 
     def _seconds(self, going: Attempt) -> int:
-        """Return how long an attempt has gone on; what is not begun yet takes no time."""
+        """Return the working time of an attempt; 0 before it starts."""
         began = self._store.now() if going.kept is None else going.kept.began
         return max(0, self._store.now() - began) // MICROS
 
     def _with_now(self, going: Attempt, purse: AttemptBudget) -> AttemptBudget:
-        """Return a purse that knows what is not on record yet: time, and a turn that goes on."""
+        """Add usage that is not recorded yet: time, and the current turn."""
         followed = self._listening.followed.get(going.assignment.lease.run_id)
         fresh = Amounts(seconds=self._seconds(going))
         if followed is not None:
@@ -304,17 +304,17 @@ class BudgetEnforcer:
     async def _answered(
         self, assignment: Assignment, answers: rules.BudgetAnswers
     ) -> AttemptReport | None:
-        """Carry out what a person has answered, where that ends the run."""
+        """Apply an answer of a person that ends the run."""
         who = answers.pause or answers.stop
         if who is None:
             return None
         if answers.pause is not None:
             task = assignment.task
-            reason = f"paused by {who} when it had used up its budget"
+            reason = f"paused by {who} when its budget was spent"
             with suppress(NotFound):
                 await until_available(lambda: self._disable(task.name, task.space, reason))
         return AttemptReport(
-            outcome=Cancelled(reason=f"{who} stopped it when its budget was used up")
+            outcome=Cancelled(reason=f"{who} stopped it when its budget was spent")
         )
 
     async def _disable(self, name: str, space: str, reason: str) -> None:
@@ -328,19 +328,19 @@ class BudgetEnforcer:
 
 
 def is_stop(ending: ExitRecord) -> bool:
-    """Whether a program was ended because it had used what it may."""
+    """Return whether a program was ended because of a budget."""
     return ending.reason is ExitReason.CANCELLED and ending.detail.startswith(rules.STOP_PREFIX)
 
 
 def models_of(assignment: Assignment) -> tuple[str, ...]:
-    """Return the models that a task may fall back on."""
+    """Return the fallback models of a task."""
     told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER_MODEL))
     named = tuple(map(str, told)) if isinstance(told, list) else ()
     return named or (() if low is None else (str(low),))
 
 
 def cheaper(assignment: Assignment) -> Assignment:
-    """Return an assignment with the last of the models that its task may fall back on."""
+    """Return an assignment with the last fallback model of its task."""
     models = models_of(assignment)
     if not models:
         return assignment
@@ -349,7 +349,7 @@ def cheaper(assignment: Assignment) -> Assignment:
 
 
 def _told(assignment: Assignment, purse: AttemptBudget) -> Assignment:
-    """Return an assignment as people have answered: of their answers, a script is told its own."""
+    """Return an assignment with the answers; a script gets only those to its own questions."""
     if purse.answers.cheaper:
         assignment = cheaper(assignment)
     if assignment.task.kind is TaskKind.AGENT or purse.asked == assignment.answers:

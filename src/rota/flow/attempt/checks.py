@@ -1,12 +1,11 @@
 """The gate before an attempt, and the checks after it.
 
-It happens between the end of the program and the settling, while the attempt still has its row: a
-process that dies here is followed by one that hears the program's ending again and looks again. The
-looks are counted, so that a check that brings processes down does not bring down each that follows.
+Checks run between the end of the program and the settlement, while the attempt is still recorded: a
+process that takes over reads the exit record and checks again. The number of evaluations is stored,
+so that a check that crashes the daemon does so at most twice.
 
-Its attempt is written down with an empty gate, so whoever carries it on knows what runs there. What
-the gate said is written down with the work, so it is known for as long as the work goes on. A gate
-that fails is a failure of the run: nothing is skipped because nobody could tell.
+A gate is recorded as an attempt with an empty gate answer, so that the next process knows what is
+running. Its answer is stored with the work. A gate that fails is a failure of the run.
 """
 
 from __future__ import annotations
@@ -82,12 +81,12 @@ from rota.store.tasks import get_state
 from rota.store.views import list_questions, list_run_events
 
 CHECK_FAILED = "check_failed"
-STOPPED = "it was stopped before this was looked at"
-TOO_LONG = "evaluating it took too long: write it simpler"
+STOPPED = "it was stopped before this check"
+TOO_LONG = "evaluating it took too long: simplify it"
 MOST_LOOKS = 2
 CUT_OFF = (
-    f"Rota was ended {MOST_LOOKS} times while it evaluated the checks of this run: "
-    "look at the log, write them simpler, and run it again"
+    f"Rota was terminated {MOST_LOOKS} times while it evaluated the checks of this run: "
+    "check the log, simplify them, and run it again"
 )
 SINCE = {
     True: "",
@@ -98,7 +97,7 @@ Answer = TypeVar("Answer")
 
 
 class CheckRunner:
-    """Holds the successes of attempts against the checks of their tasks."""
+    """Evaluates the checks of successful attempts."""
 
     def __init__(self, store: Store, beside: HelperPrograms, probes: Probes | None) -> None:
         self._store = store
@@ -114,7 +113,7 @@ class CheckRunner:
         tools: Collection[str],
         halting: CheckInterrupt,
     ) -> AttemptReport:
-        """Return a report whose success was looked at; any other report as it is."""
+        """Return the report with the results of the checks; other reports are unchanged."""
         if not isinstance(report.outcome, Succeeded):
             return report
         aside = report.aside or NOTHING
@@ -147,7 +146,7 @@ class CheckRunner:
         return replace(report, outcome=_failed(against), messages=(), aside=aside)
 
     async def _called(self, checks: Collection[Check], kept: KeptAttempt) -> set[str]:
-        """Return the tools that earlier tries of the attempt have called, from the record."""
+        """Return the tools that earlier launches called, from recorded events."""
         if kept.tries == 0 or all(check.kind is not CheckKind.TOOL_CALLED for check in checks):
             return set()
         began = from_micros(kept.began)
@@ -158,14 +157,14 @@ class CheckRunner:
         }
 
     async def begin(self, assignment: Assignment, *, anew: bool) -> None:
-        """Note how the files are that an attempt is to write, before anything of it begins."""
+        """Note the state of the files that an attempt is to write."""
         checks = checks_in(assignment.task.spec)
         paths = [check.wanted for check in checks if check.kind is CheckKind.FILE_NEWER]
         if self._probes is not None and paths:
             await self._probes.note_files(*_where(assignment), paths, anew=anew)
 
     async def file(self, check: Check, assignment: Assignment) -> CheckResult:
-        """Look whether a file was written since the attempt began."""
+        """Check whether a file was written since the attempt began."""
         name = name_of(check)
         if self._probes is None:
             return _unseen(name)
@@ -177,7 +176,7 @@ class CheckRunner:
         return CheckResult(name, bool(seen.changed), words + SINCE[seen.changed])
 
     async def url(self, check: Check, site: Site, halting: CheckInterrupt) -> CheckResult:
-        """Look whether an address answers well."""
+        """Check whether a URL answers."""
         name = name_of(check)
         if not can_reach_outside(site):
             return CheckResult(name, passed=False, evidence=NO_NETWORK)
@@ -188,29 +187,31 @@ class CheckRunner:
         return CheckResult(name, *(seen or (False, STOPPED)))
 
     async def pattern(self, look: _Look) -> CheckResult:
-        """Look whether a pattern is found in the result."""
+        """Check whether a pattern matches the result."""
         check, space = look.check, look.assignment.task.space
         text = text_of(look.outcome.result)
         found = await self._evaluated(look, lambda on: on.search(space, check.wanted, text))
         if isinstance(found, CheckResult):
             return found
-        told = "the result matches it" if found else "nothing matches it"
+        told = "the result matches" if found else "the result does not match"
         return CheckResult(name_of(check), not found, told)
 
     async def schema(self, look: _Look) -> CheckResult:
-        """Look whether the result fits a schema."""
+        """Check whether the result matches a schema."""
         check, space, result = look.check, look.assignment.task.space, look.outcome.result
         faults = await self._evaluated(
             look, lambda on: on.check_result(space, check.wanted, result)
         )
         if isinstance(faults, CheckResult):
             return faults
-        return CheckResult(name_of(check), not faults, "; ".join(faults) or "the result fits")
+        return CheckResult(
+            name_of(check), not faults, "; ".join(faults) or "the result matches the schema"
+        )
 
     async def _evaluated(
         self, look: _Look, ask: Callable[[Probes], Awaitable[Answer | None]]
     ) -> Answer | CheckResult:
-        """Return what an evaluation comes to, or that the check does not hold without it."""
+        """Return the result of an evaluation, or a failed check if it took too long."""
         name = name_of(look.check)
         if self._probes is None:
             return _unseen(name)
@@ -224,7 +225,7 @@ class CheckRunner:
         return CheckResult(name, passed=False, evidence=STOPPED if halted else TOO_LONG)
 
     async def command(self, look: _Look) -> CheckResult:
-        """Run a program where the attempt's own ran; it is told the result on its input."""
+        """Run a program with the site of the attempt; it reads the result on standard input."""
         check, ready = look.check, look.ready
         given = {"run": look.kept.run_id, "result": json.loads(look.outcome.result or "null")}
         wish = AgentSpec(
@@ -240,7 +241,7 @@ class CheckRunner:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look of one check."""
+    """One evaluation of one check."""
 
     eyes: CheckRunner
     check: Check
@@ -251,7 +252,7 @@ class _Look:
     halting: CheckInterrupt
 
     async def found(self) -> CheckResult:
-        """Return what the check finds."""
+        """Return the result of the check."""
         if self.halting.halted.is_set():
             return CheckResult(name_of(self.check), passed=False, evidence=STOPPED)
         pure = evaluate(self.check, self.outcome)
@@ -271,7 +272,7 @@ class _Look:
 
 
 def _where(assignment: Assignment) -> tuple[tuple[RunId, Epoch], str, str | None]:
-    """Return an attempt, and the space and folder in which its files are."""
+    """Return the attempt with the space and folder of its files."""
     lease, task = assignment.lease, assignment.task
     folder = task.spec.get("folder")
     return (lease.run_id, lease.epoch), task.space, None if folder is None else str(folder)
@@ -283,7 +284,7 @@ def _ran(name: str, ending: ExitRecord | None, words: str, seconds: float) -> Ch
     if ending.reason is ExitReason.EXITED:
         how = f"it ended with {ending.code}"
     elif ending.reason is ExitReason.HARD_TIMEOUT:
-        how = f"it took longer than {seconds:g} s and was ended"
+        how = f"it took longer than {seconds:g} s and was terminated"
     else:
         how = f"it ended by {ending.signal or ending.reason}"
     passed = ending.reason is ExitReason.EXITED and ending.code == 0
@@ -291,7 +292,7 @@ def _ran(name: str, ending: ExitRecord | None, words: str, seconds: float) -> Ch
 
 
 def _unseen(name: str) -> CheckResult:
-    return CheckResult(name, passed=False, evidence="nothing here can look at it")
+    return CheckResult(name, passed=False, evidence="this kind of check is not available here")
 
 
 def _failed(message: str, *, retryable: bool = True) -> Failed:
@@ -299,7 +300,7 @@ def _failed(message: str, *, retryable: bool = True) -> Failed:
 
 
 class ResultChecker:
-    """Says what the reports of attempts come to."""
+    """Completes the reports of attempts."""
 
     def __init__(self, store: Store, checking: CheckRunner, spending: BudgetEnforcer) -> None:
         self._store = store
@@ -314,7 +315,7 @@ class ResultChecker:
         ending: ExitRecord,
         hearing: OutputParser,
     ) -> AttemptReport:
-        """Return a report with everything that goes on record beside its outcome."""
+        """Return a report with everything that is recorded beside its outcome."""
         kept = going.kept
         if kept is not None and not going.stopped and is_stop(ending):
             return await self._spending.asking(report, going, ending.detail)
@@ -323,7 +324,7 @@ class ResultChecker:
         assignment = going.assignment
         asked = await self._asked_in_words(report.outcome, assignment)
         if asked is not None:
-            return replace(report, outcome=asked)  # it is not done, so there is nothing to check
+            return replace(report, outcome=asked)  # not a success, so no checks apply
         said = reply_from_json(going.gate)
         aside = replace(
             report.aside or NOTHING,
@@ -344,7 +345,7 @@ class ResultChecker:
     async def _asked_in_words(
         self, outcome: Succeeded, assignment: Assignment
     ) -> WaitingForAnswer | None:
-        """Return what an answer asks in words, if the task wants it read so."""
+        """Return the question that an answer asks in phrases, if the task enables this."""
         task, lease = assignment.task, assignment.lease
         wanted = task.kind is TaskKind.AGENT and task.spec.get(SPEC)
         answer = None if outcome.result is None else json.loads(outcome.result)
@@ -368,7 +369,7 @@ Start = Callable[[Attempt, PreparedAttempt], Awaitable[AttemptReport | None]]
 
 
 class GateRunner:
-    """Asks the gates of tasks."""
+    """Runs the gates of tasks."""
 
     def __init__(
         self,
@@ -385,9 +386,9 @@ class GateRunner:
         self._start = start
 
     async def passed(self, going: Attempt, ready: PreparedAttempt) -> AttemptReport | None:
-        """Return the report of an attempt that ends at its gate; None if its work is to begin.
+        """Return the report of an attempt that ends at its gate; None if its work starts.
 
-        A run that goes on with an answer was let through before.
+        A run that continues with an answer has passed its gate before.
         """
         assignment = going.assignment
         if assignment.kept is not None and assignment.kept.gate != ASKING:
@@ -407,7 +408,7 @@ class GateRunner:
         return None
 
     async def _asked(self, going: Attempt, ready: PreparedAttempt) -> AttemptReport | None:
-        """Run the gate to its end, and take its answer."""
+        """Run the gate to its end and parse its answer."""
         while True:
             if going.kept is None:
                 ended = await self._start(going, ready)
@@ -434,17 +435,17 @@ class GateRunner:
         return None if said.wake else _quiet(said, ending)
 
     async def _dropped(self, going: Attempt) -> None:
-        """End a gate whose task has none any more."""
+        """End the gate of a task that no longer has one."""
         if going.kept is not None:
-            await self._minding.end(going.kept, "its task has no gate any more")
+            await self._minding.end(going.kept, "its task no longer has a gate")
             going.kept = None
 
     async def _ready(
         self, going: Attempt, ready: PreparedAttempt, gate: GateSpec
     ) -> PreparedAttempt:
-        """Return what a gate needs: as a script of its task, told what it wanted to find again."""
+        """Return a prepared attempt for the gate: a script of the task with its stored state."""
         if self._script is None:
-            raise Unavailable("there is nothing here that runs scripts")
+            raise Unavailable("scripts cannot run here")
         lease = going.assignment.lease
         stands = await until_available(lambda: self._store.read(get_state, lease.task_id, GATE))
         given: dict[str, Any] = {
@@ -464,12 +465,12 @@ class GateRunner:
 
 
 def _hearing_of(ready: PreparedAttempt) -> OutputParser:
-    """Return a hearing of a gate that has heard nothing yet."""
+    """Return a new output parser for a gate."""
     return OutputParser(ready.agent.reader(ready.wish, ready.room))
 
 
 def _hand_on(going: Attempt) -> None:
-    """Let the work know what its gate hands on."""
+    """Pass the `input` of the gate to the work."""
     said = reply_from_json(going.gate)
     if said is not None:
         assignment = going.assignment
@@ -478,7 +479,7 @@ def _hand_on(going: Attempt) -> None:
 
 
 def _blamed(report: AttemptReport) -> AttemptReport:
-    """Return the report of an attempt whose gate came to nothing."""
+    """Return the report of an attempt whose gate failed."""
     outcome = report.outcome
     if not isinstance(outcome, Failed):
         return report

@@ -1,13 +1,13 @@
-"""Messages for a running agent: follow-ups, its input, its mailbox.
+"""Messages for a running agent: follow-up messages, its input, its mailbox.
 
-Nothing moves here: a message stays what it is until the program has acknowledged it. What it never
-acknowledges is read by the run that was queued with the message. Which message a mailbox calls by
-which number is on record, so that an acknowledgement counts after a restart, too; a message that
-was put there just before one may lie there twice, with the same id.
+A message keeps its state until the program has acknowledged it; the reader run reads messages that
+were not acknowledged. The numbers of messages in a mailbox are stored, so that an acknowledgement
+counts after a restart. A message that was written just before a crash may be in the mailbox twice,
+with the same id.
 
-The file its keeper feeds it from is the record of what it was told: each message is a line there,
-once, in its order. A process that was killed in the middle of a line writes the same line again,
-over itself. Nothing is written once the input has ended.
+The input file from which the keeper feeds a program records what it got: each message is a line,
+once, in order. A process that takes over completes a partial line. Nothing is written after the
+input has ended.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
-"""How soon a program that does not listen yet is offered again what it was offered."""
+"""Interval at which a message is offered again to a program that does not accept messages yet."""
 TOPIC = "messages"
 
 
 class MessageOffer:
-    """One try that is offered what is said in its conversation."""
+    """One launch that is offered the messages of its thread."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class MessageOffer:
         self.name = f"{kept.run_id}.{kept.epoch}.{kept.nonce}"
 
     async def go_on(self) -> None:
-        """Offer what there is and what comes, until this is cancelled."""
+        """Offer current and new messages until cancelled."""
         said = asyncio.Event()
         stop = self._store.subscribe(lambda topic: said.set() if topic == TOPIC else None)
         try:
@@ -82,7 +82,7 @@ class MessageOffer:
             stop()
 
     async def _give(self) -> bool:
-        """Give what is new, in its order; false if something is left."""
+        """Give new messages in order; return False if some are left."""
         kept, store = self._kept, self._store
         try:
             for message in await store.read(pending_messages, self._thread, self.name, MAX_PENDING):
@@ -97,8 +97,8 @@ class MessageOffer:
         return True
 
     async def read(self, number: int) -> int:
-        """Note that everything is read up to a message; return how much was new."""
-        async with self._giving:  # what lies there is on record before it counts as read
+        """Record that all messages up to a number are read; return how many were new."""
+        async with self._giving:  # a message must be recorded before it counts as read
             message = await self._store.read(find_mailbox_message, self.name, number)
         taken = None
         if message is not None:
@@ -110,9 +110,9 @@ class MessageOffer:
 
 
 class MessageDelivery:
-    """Offers messages to the tries that go on here.
+    """Offers messages to running launches.
 
-    A try whose program is steered finds them on its input, any other in its mailbox, `box`.
+    A program with line input gets them on its input, any other in its mailbox, `box`.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class MessageDelivery:
     def begin(
         self, assignment: Assignment, kept: KeptAttempt, ready: PreparedAttempt | None = None
     ) -> None:
-        """Offer a try what is said in its conversation, as long as it goes on."""
+        """Offer messages to a launch while it runs."""
         thread = assignment.lease.thread
         self.end(kept.run_id)
         put = None if thread is None else self._way(kept, ready)
@@ -149,10 +149,10 @@ class MessageDelivery:
         return lambda message: box.put_message(kept.run_id, kept.epoch, message, tell)
 
     async def heard(self, kept: KeptAttempt, hearing: OutputParser) -> None:
-        """Note what a steered program has taken in; end its input when it has nothing to do.
+        """Record messages that a program has acknowledged, and end its input when it is idle.
 
-        What it has said is on record before: a later process hears all of it again, so that an
-        acknowledgement counts whenever this process dies.
+        The output is recorded first. A later process reads it again, so an acknowledgement counts
+        whenever this process dies.
         """
         steer = self._steered.get(kept.run_id)
         if steer is None or steer.kept.nonce != kept.nonce:
@@ -171,13 +171,13 @@ class MessageDelivery:
             steer.close_unless_more()
 
     def end(self, run_id: int) -> None:
-        """Offer a run nothing more."""
+        """Stop offering messages to a run."""
         self._steered.pop(run_id, None)
         if run_id in self._going:
             self._going.pop(run_id)[1].cancel()
 
     async def acknowledged(self, held: AttemptIdentity, number: int) -> int:
-        """Note that an attempt has read everything up to the message its mailbox calls so."""
+        """Record that an attempt has read all messages up to a number of its mailbox."""
         offer, _ = self._going.get(held.run_id, (None, None))
         if offer is None or not offer.name.startswith(f"{held.run_id}.{held.epoch}."):
             raise NotFound("message", number, "see those in your mailbox")
@@ -187,14 +187,14 @@ class MessageDelivery:
 async def _brought(
     box: MailboxFolder, kept: KeptAttempt, steer: InputWriter, message: ThreadMessage
 ) -> int | None:
-    """Tell a message to a program that is steered, once its files are there."""
+    """Write a message to the input of a program after its files."""
     if message.files and not steer.has(message):
         message = await box.put_files(kept, message)
     return await steer.put(message)
 
 
 def message_text(message: ThreadMessage, files: str | None) -> dict[str, Any]:
-    """Return a message as a program is told it that finds the files of messages in a folder."""
+    """Return a message as a program reads it, with the paths of its files."""
     return {
         "id": message.id,
         "sender": message.sender,
@@ -206,19 +206,19 @@ def message_text(message: ThreadMessage, files: str | None) -> dict[str, Any]:
 
 
 def is_steerable(ready: PreparedAttempt) -> SteerableAgent | None:
-    """Return the agent of an attempt if it takes messages while it works."""
+    """Return the agent of an attempt if it accepts messages on its input."""
     agent: object = ready.agent
     return agent if isinstance(agent, SteerableAgent) and agent.steers(ready.wish) else None
 
 
 def add_steering(ready: PreparedAttempt, assignment: Assignment) -> AgentWorkspace:
-    """Return the room of a try, whose input stays open if something may come there."""
+    """Return the workspace of a launch, whose input stays open if messages may arrive."""
     steers = assignment.lease.thread is not None and is_steerable(ready) is not None
     return replace(ready.room, steered=True) if steers else ready.room
 
 
 class InputWriter:
-    """The input of one try."""
+    """The input file of one launch."""
 
     def __init__(
         self, yard: KeeperHome, kept: KeptAttempt, agent: SteerableAgent, files: str | None = None
@@ -228,7 +228,7 @@ class InputWriter:
         self._files = files
         self.kept = kept
         self.taken = 0
-        """The last message that is on record as taken."""
+        """The last message that is recorded as acknowledged."""
         self._given: list[int] = []
         self._lines: set[bytes] = set()
         self._wanted: list[bytes] = []
@@ -239,14 +239,14 @@ class InputWriter:
         self._ring()
 
     def _ring(self) -> None:
-        """Have what lies there read: who put it there may have been killed before it rang."""
+        """Wake the reader, because a process may have died after writing and before waking."""
         try:
             self._yard.write_input(self.kept, self._at + len(self._torn), b"", end=self._ended)
         except OSError as fault:
             log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
 
     def _look(self) -> None:
-        """Learn what lies there, whoever has put it there."""
+        """Read the current content of the file, whoever wrote it."""
         data, self._ended = self._yard.read_input(self.kept)
         *whole, self._torn = data.split(b"\n")
         self._at = len(data) - len(self._torn)
@@ -255,11 +255,11 @@ class InputWriter:
         self._given = [number for number in found if number is not None]
 
     def has(self, message: ThreadMessage) -> bool:
-        """Whether a message is there."""
+        """Return whether a message is in the file."""
         return message.id in self._given
 
     async def put(self, message: ThreadMessage) -> int | None:
-        """Put a message there unless it is there, and return its number; None if it has ended."""
+        """Append a message unless it is there; return its number, None if the input has ended."""
         if self.has(message):
             return self._given.index(message.id) + 1
         if not self._write(self._agent.line(message, self._files)):
@@ -269,9 +269,9 @@ class InputWriter:
         return len(self._given)
 
     def want(self, line: str) -> None:
-        """Put a line there that the program must be told, unless it is there.
+        """Append a required line unless it is there.
 
-        Behind a line that was torn it has to wait until that is whole.
+        It waits until a partial line before it is complete.
         """
         self._wanted.append(line.encode())
         self._write_wanted()
@@ -281,7 +281,7 @@ class InputWriter:
             self._wanted.pop(0)
 
     def _write(self, line: bytes) -> bool:
-        """Put a line there; false if the input has ended or takes nothing now."""
+        """Append a line; return False if the input has ended or cannot be written now."""
         if self._ended or not line.startswith(self._torn):
             return False
         try:
@@ -295,16 +295,16 @@ class InputWriter:
         return True
 
     def upto(self, taken: int) -> int:
-        """Return the last message that was given of those up to one that was taken."""
+        """Return the last given message that an acknowledgement covers."""
         return max((number for number in self._given if number <= taken), default=0)
 
     def close_unless_more(self) -> None:
-        """End the input of a program that has done all it was told, unless more lies there."""
+        """End the input of an idle program, unless there are more messages."""
         if max(self._given, default=0) <= self.taken:
             self.close()
 
     def close(self) -> None:
-        """End the input: what was not taken from there will not be."""
+        """End the input; remaining messages are not read from there."""
         if not self._ended:
             self._yard.write_input(self.kept, self._at, b"", end=True)
             self._ended = True
@@ -314,7 +314,7 @@ Heard = TypeVar("Heard")
 
 
 class AttemptMailbox:
-    """The mailboxes of attempts, as kept work uses them; where there are none, nothing happens."""
+    """The mailboxes of attempts; without mailboxes all methods do nothing."""
 
     def __init__(
         self, yard: KeeperHome, minding: ProgramControl, mailboxes: MailboxService | None
@@ -324,14 +324,14 @@ class AttemptMailbox:
         self._mailboxes = mailboxes
 
     def told(self, room: AgentWorkspace, kept: KeptAttempt) -> AgentWorkspace:
-        """Return a room whose program knows where the mailbox of its try is."""
+        """Return a workspace with the mailbox of its launch."""
         if self._mailboxes is None:
             return room
         box = self._yard.make_mailbox(kept)
         return replace(room, mailbox=box, ids={**room.ids, "ROTA_MAILBOX": box})
 
     def files(self, assignment: Assignment, kept: KeptAttempt) -> str | None:
-        """Return where the program of a try finds the files of messages; None if nowhere."""
+        """Return the folder of message files of a launch; None without a mailbox."""
         if self._mailboxes is None or assignment.lease.thread is None:
             return None
         return files_in(self._yard.make_mailbox(kept))
@@ -344,9 +344,9 @@ class AttemptMailbox:
         ready: PreparedAttempt,
         room: AgentWorkspace,
     ) -> PreparedProgram | AttemptReport:
-        """Lay the files of what a program is told into the mailbox of its try.
+        """Write the message files of a prompt into the mailbox of the launch.
 
-        Returns what is to be run, prepared again if files are lost, or that the attempt failed.
+        Returns the program, prepared again if files are missing, or the report of a failure.
         """
         if self._mailboxes is None:
             return prepared
@@ -358,7 +358,7 @@ class AttemptMailbox:
         return prepared if now is told else ready.agent.prepare(now.wish, room)
 
     async def open(self, assignment: Assignment, kept: KeptAttempt) -> None:
-        """Serve the mailbox of a try, if nobody does."""
+        """Start serving the mailbox of a launch."""
         if self._mailboxes is not None:
             stop = partial(self._minding.cancel, kept, 0.0)
             await self._mailboxes.open(assignment, kept, self._yard.make_mailbox(kept), stop)
@@ -370,10 +370,10 @@ class AttemptMailbox:
         hear: Callable[[], Awaitable[Heard]],
         stopped: Callable[[], bool],
     ) -> tuple[Heard, str | None]:
-        """Serve a mailbox while its program is heard, and then what the program has left there.
+        """Serve a mailbox while its program runs, and then the remaining commands.
 
-        Nothing more is carried out for one that somebody stopped. Returns what was heard, and why
-        the attempt must fail, if so.
+        For a stopped program nothing more is executed. Returns the result of `hear`, and why the
+        attempt must fail, if so.
         """
         if self._mailboxes is None:
             return await hear(), None
@@ -382,6 +382,6 @@ class AttemptMailbox:
         return heard, await self._mailboxes.close(kept, drain=not stopped())
 
     def leave(self, run_id: RunId) -> None:
-        """Serve the mailbox of a run no more, whoever will."""
+        """Stop serving the mailbox of a run in this process."""
         if self._mailboxes is not None:
             self._mailboxes.release(run_id)

@@ -1,10 +1,8 @@
-"""The output of a program becomes events, usage, sessions and progress.
+"""Records the output of a program: agent events become events, usage, sessions and progress.
 
-Offsets only move over whole lines, and a reader that begins anew is fed from the start, so it does
-not matter how often the process that listens is replaced.
-
-What is to be told goes on record together with the bytes that say it, so that whoever listens next
-tells nothing of it again. See `rules.telling`.
+Offsets move over whole lines only, and a new output reader is fed from the start of the spool, so
+the process that follows the output can be replaced at any time. Messages for people are queued in
+the transaction that moves the offset, so that the next process does not queue them again.
 """
 
 from __future__ import annotations
@@ -71,20 +69,20 @@ from rota.rules.task_spec import is_in_conversation, is_session_id
 
 MAX_LINE = 64 * 1024
 MOST_LINES = 4_096
-"""How many lines are heard in one go: others have their turn before the next."""
+"""Lines read in one step, so that others get their turn."""
 MOST_EVENTS = 10_000
-"""How many events of an attempt hold its text at most, and how many hold anything else."""
+"""Maximum text events of an attempt, and maximum other events."""
 MOST_TOOLS = 1_000
 WHOLE = re.compile(rb"[ \t\r]+|([^\w\s\x80-\xff\x1b])\1{2,}")
 COLOURED = re.compile(rb"\x1b\[[0-9;:]*m")
-NOT_COUNTED = "the result that it gave, which does not count:"
+NOT_COUNTED = "a result that does not count:"
 
 
 NOTHING_USED = PricedUsage(Amounts(), priced=False)
 
 
 class OutputParser:
-    """What was heard of one attempt."""
+    """The parsed output of one attempt."""
 
     def __init__(
         self,
@@ -101,54 +99,54 @@ class OutputParser:
         self._parts = dict.fromkeys(OutputStream, 0)
         self._cut = dict.fromkeys(OutputStream, False)
         self.unfinished = dict.fromkeys(OutputStream, 0)
-        """How many bytes there are behind the last line of a stream that was heard."""
+        """Bytes behind the last complete line of each stream that were read."""
         self._rest = OutputTail()
         self._result: AgentAnswer | None = None
         self._text_left = HEAD_TEXT
         self._texts_left = self._others_left = MOST_EVENTS
         self.last_line = ""
-        """The last line of text, also when it is not recorded any more."""
+        """The last line of text, even if it is not recorded any more."""
         self._used = NOTHING_USED
         self.tools: set[str] = set()
-        """The names of the tools that were called."""
+        """The names of called tools."""
         self.taken = 0
-        """The last message that the program has taken in while it worked."""
+        """The last message that the program has acknowledged."""
         self.at_rest = False
-        """Whether it has said all it has to say of what it was told."""
+        """Whether the agent has finished everything it was asked."""
         self.over = False
-        """Whether it takes nothing more in."""
+        """Whether the agent accepts no further messages."""
         self.wanted: list[str] = []
-        """The lines that it must be told to go on, until somebody takes them from here."""
+        """Lines that the program must get to continue, until the caller takes them."""
 
     def at(self, stream: OutputStream) -> int:
-        """Return up to where a stream was heard."""
+        """Return the offset up to which a stream was read."""
         return self._at[stream]
 
     def skip(self, stream: OutputStream, end: int) -> None:
-        """Count a part of a stream as heard that cannot be read any more."""
+        """Skip a part of a stream that cannot be read any more."""
         self._at[stream] = end
 
     def count_kept(self, texts: int) -> None:
-        """Count the events on record that hold text: how it was cut is not in the bytes."""
+        """Set the number of recorded text events, which does not follow from the bytes."""
         self._texts_left = max(MOST_EVENTS - texts, 0)
         self._rest.incomplete = texts >= MOST_EVENTS
 
     def news(self) -> AgentSessionRef | None:
-        """Return the agent's session, if it is followed and not what is on record."""
+        """Return the agent's session if it differs from the recorded one."""
         return None if self._following is None else self._following.news()
 
     def recorded(self) -> None:
-        """Note that everything heard is on record."""
+        """Mark everything as recorded."""
         if self._following is not None:
             self._following.recorded()
 
     def take(
         self, stream: OutputStream, data: bytes, *, last: bool = False, known: bool = False
     ) -> OutputChunk | None:
-        """Hear the bytes at the offset of a stream; what is no whole line yet is left.
+        """Parse bytes at the offset of a stream up to the last complete line.
 
-        Of many lines the rest is left as well. With `last` nothing more will come. All that is
-        `known` is on record, as part of a line or as whole ones.
+        Of many lines the rest is left for the next call. With `last` nothing more will come. With
+        `known` everything is recorded already.
         """
         start, used, count = self._at[stream], 0, 0
         happened: list[NewEvent] = []
@@ -171,7 +169,7 @@ class OutputParser:
         return OutputChunk(stream, start, start + used, kept, told, aloud)
 
     def take_part(self, stream: OutputStream, data: bytes) -> OutputChunk | None:
-        """Hear what may be shown of a line that is not whole yet; the rest of it is left."""
+        """Parse the displayable part of an incomplete line."""
         start, shown = self._at[stream], self._parts[stream]
         if stream is OutputStream.OUT and (not self.reader.plain or not (shown or _is_text(data))):
             return None
@@ -184,7 +182,7 @@ class OutputParser:
         return OutputChunk(stream, start, start + len(part), happened)
 
     def _hear_part(self, stream: OutputStream, at: int, part: bytes) -> Iterator[NewEvent]:
-        """Hear the beginning of a line, or more of it: its reader is told what it is not."""
+        """Return events for the beginning of an incomplete line, or more of it."""
         if stream is OutputStream.OUT:
             self.reader.feed(part, cut=True)
         text = part.decode("utf-8", "replace")
@@ -196,7 +194,7 @@ class OutputParser:
     def _hear_rest(
         self, stream: OutputStream, at: int, line: bytes, *, cut: bool
     ) -> Iterator[NewEvent]:
-        """Hear the rest of a line whose beginning was shown already."""
+        """Return events for the rest of a line whose beginning was recorded."""
         sayings = self.reader.feed(line, cut=cut) if stream is OutputStream.OUT else ()
         self._parts[stream] = self._parts[stream] + len(line) if cut else 0
         raw = line.decode("utf-8", "replace").removesuffix("\n")
@@ -228,10 +226,7 @@ class OutputParser:
                 yield from self._bounded(event)
 
     def finish(self, ending: ExitRecord, tries: int) -> OutputChunk | None:
-        """Hear what no spool has room for, and return what is recorded once it has ended.
-
-        That is the end of what was too much for the record, and a result that does not count.
-        """
+        """Return what is recorded after the end: the end of a long output, an ignored result."""
         self._used = NOTHING_USED
         beyond = [
             *self._beyond(OutputStream.OUT, ending.out),
@@ -253,7 +248,7 @@ class OutputParser:
         )
 
     def _beyond(self, stream: OutputStream, spooled: SpoolState) -> Iterator[NewEvent]:
-        """Hear the last lines of a stream that was longer than its spool."""
+        """Return events for the last lines of a stream that was longer than its spool."""
         gap = spooled.total - spooled.size - len(spooled.tail)
         if not spooled.tail:
             return
@@ -268,7 +263,7 @@ class OutputParser:
             self._cut[stream] = cut
 
     def _broken_off(self, stream: OutputStream, at: int) -> Iterator[NewEvent]:
-        """Hear the end of a line that nobody knows the end of: what comes next is another one."""
+        """Return the end of an incomplete line, so that a new line starts after it."""
         cut, shown = self._cut[stream], self._parts[stream]
         self._cut[stream], self._parts[stream] = False, 0
         if stream is OutputStream.OUT and shown:
@@ -277,11 +272,11 @@ class OutputParser:
             yield from self._hear(stream, at, b"\n", cut=False)
 
     def left(self, verdict: AgentResult | None) -> AgentResult | None:
-        """Return what the attempt came to, with what is left of it to tell people."""
+        """Return the result of the attempt without results that were sent before."""
         return remaining_notices(verdict, self._telling)
 
     def pending(self) -> Amounts:
-        """Return what the agent has used and not summed up yet, where its reader can tell."""
+        """Return usage of the current turn that is not reported yet."""
         if not isinstance(self.reader, CumulativeUsageReader):
             return NOTHING_USED.used
         return _used(self._charge(self.reader.pending()))
@@ -299,7 +294,7 @@ class OutputParser:
             self._result = said
 
     def _count(self, said: Said) -> None:
-        """Count what is used, also when it is not recorded as an event any more."""
+        """Add usage, also when it is no longer recorded as an event."""
         if isinstance(said, AgentToolCall):
             if len(self.tools) < MOST_TOOLS:
                 self.tools.add(said.name)
@@ -321,7 +316,7 @@ class OutputParser:
         yield event
 
     def _counted(self, happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
-        """Yield as many events as are kept: text and everything else apart, and then that word."""
+        """Yield events up to the limits for text and others, then a note that there are more."""
         for event in happened:
             if event.name is EventName.OUTPUT:
                 self._texts_left -= 1
@@ -336,13 +331,13 @@ class OutputParser:
 
 
 def clean_for_display(part: bytes) -> bytes:
-    """Return what may be shown of a line that is not whole yet.
+    """Return the displayable part of an incomplete line.
 
-    Whole words alone, and signs that are drawn out, as dots of something that goes on: half a
-    secret would not be known as one. No half of a sequence for terminals is among it.
+    Only complete words are shown, because half a secret would not be recognized, and runs of
+    punctuation such as progress dots. It contains no partial terminal sequence.
     """
     found = None
-    for found in WHOLE.finditer(part):  # noqa: B007 - the last one counts
+    for found in WHOLE.finditer(part):  # noqa: B007 - the last one is used
         pass
     shown = part[: found.end()] if found is not None else b""
     escape = shown.rfind(b"\x1b")
@@ -351,13 +346,13 @@ def clean_for_display(part: bytes) -> bytes:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether a line is none of Rota's, which begin with a brace; of blanks alone nobody knows."""
+    """Return whether a line cannot be an agent line, which begins with a brace."""
     begun = data.lstrip()
     return bool(begun) and not begun.startswith(b"{")
 
 
 def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
-    """Yield whole lines with their ends; one that is too long comes in parts that are `cut`."""
+    """Yield complete lines with their ends; a line that is too long is `cut` into parts."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start, start + MAX_LINE) + 1
@@ -374,9 +369,9 @@ def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
 
 
 def event_of(said: Said, at: int) -> NewEvent | None:
-    """Return what an agent said as an event; a result and a question end the attempt instead.
+    """Return the event for an agent event; results and questions end the attempt instead.
 
-    Of a result that has internal text all goes on record, for people are shown the rest alone.
+    The complete text of a result with internal text is recorded; people see the rest.
     """
     match said:
         case AgentText(text=text):
@@ -406,14 +401,14 @@ def _internal(said: AgentAnswer | AgentQuestion, at: int) -> NewEvent | None:
 
 
 def _not_counted(result: AgentAnswer, at: int) -> Iterator[NewEvent]:
-    """Yield a result that its attempt did not come to, for people to read."""
+    """Yield a result that does not count, so that people can read it."""
     text = f"{NOT_COUNTED}\n{result.text if result.data is None else result.data}"
     for start in range(0, len(text), MAX_TEXT):
         yield output_event(OutputStream.OUT, at, text[start : start + MAX_TEXT])
 
 
 def _used(said: AgentUsage) -> Amounts:
-    """Return usage in the units of budgets; each time it is told is a turn."""
+    """Return usage in the units of budgets; each report is a turn."""
     cost = 0 if said.cost is None else round(said.cost * MICROS)
     return Amounts(tokens=said.input + said.output, cost=cost, turns=1)
 
@@ -424,34 +419,34 @@ def _usage(said: AgentUsage) -> dict[str, Any]:
 
 
 def _more(event: NewEvent) -> NewEvent:
-    """Return, in the place of the first event that is not kept, that there is more."""
+    """Return a note that there are more events, in place of the first one that is not recorded."""
     stream = OutputStream(event.data.get("stream", OutputStream.OUT))
     return output_event(stream, event.data.get("at", 0), MORE)
 
 
 MAX_TEXT = 8 * 1024
-"""How much text one event holds at most."""
+"""Maximum text of one event."""
 MOST_TEXT = 1024 * 1024
 HEAD_TEXT = MOST_TEXT
-"""How much of an attempt's text is recorded as it comes, and how much of its end besides."""
+"""Text of an attempt that is recorded while it runs, and the same amount of its end."""
 MOST_LAST = 10_000
-"""How many lines of its end are held at most."""
+"""Maximum lines of the end."""
 END = "end"
-"""What marks the end of an output; its value tells which try of an attempt it is of."""
+"""Marks events of the end of an output; the value is the launch."""
 
 
 class OutputTail:
-    """What is not recorded as it comes: the newest of it, to be recorded at the end."""
+    """Holds the newest output that is not recorded while the program runs."""
 
     def __init__(self) -> None:
         self._held: deque[NewEvent] = deque()
         self._size = 0
         self._left_out = 0
         self.incomplete = False
-        """Whether there may be more before it that nobody has held."""
+        """Whether there may be output before it that was not held."""
 
     def add(self, event: NewEvent) -> None:
-        """Hold an event, and let go of the oldest where that is too much."""
+        """Hold an event and drop the oldest ones beyond the limit."""
         self._held.append(event)
         self._size += size_of(event)
         while self._size > MOST_TEXT or len(self._held) > MOST_LAST:
@@ -460,7 +455,7 @@ class OutputTail:
             self._left_out += gone.data["text"].count("\n") + 1
 
     def events(self) -> Iterator[NewEvent]:
-        """Yield what is held, and before it how much is not."""
+        """Yield the held events, preceded by a note about what is left out."""
         if self._held and (self._left_out or self.incomplete):
             first = self._held[0].data
             count = "some" if self.incomplete else f"{self._left_out:,}"
@@ -471,23 +466,23 @@ class OutputTail:
 
 
 def output_event(stream: OutputStream, at: int, text: str, ansi: str | None = None) -> NewEvent:
-    """Return what was written at an offset of a stream as an event."""
+    """Return the event for output at an offset of a stream."""
     data: dict[str, Any] = {"stream": stream.value, "at": at, "text": text}
     return NewEvent(EventName.OUTPUT, data if ansi is None else {**data, "ansi": ansi})
 
 
 def size_of(event: NewEvent) -> int:
-    """Return how much of the record an output takes."""
+    """Return the recorded size of output."""
     return len(event.data["text"]) + len(event.data.get("ansi", ""))
 
 
 def mark_truncated(event: NewEvent, tries: int) -> NewEvent:
-    """Return an event as one of the end of an output."""
+    """Mark an event as part of the end of an output."""
     return event._replace(data={**event.data, END: tries})
 
 
 def join_output(happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
-    """Yield events with neighbouring texts joined, so that a chatty program costs few of them."""
+    """Join neighbouring text events to reduce their number."""
     held: list[Mapping[str, Any]] = []
     size = 0
     for event in happened:
@@ -507,7 +502,7 @@ def join_output(happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
 
 
 def _together(held: Sequence[Mapping[str, Any]]) -> NewEvent:
-    """Return neighbouring texts as one, with colours if one of them has some."""
+    """Return neighbouring texts as one event, with colors if one has some."""
     both = {**held[0], "text": "\n".join(data["text"] for data in held)}
     if any("ansi" in data for data in held):
         both["ansi"] = "\n".join(data.get("ansi", data["text"]) for data in held)
@@ -515,7 +510,7 @@ def _together(held: Sequence[Mapping[str, Any]]) -> NewEvent:
 
 
 class SessionTracker:
-    """Knows what the next run goes on in, from what the agent says."""
+    """Follows the session of an agent from its events."""
 
     def __init__(self, agent: str, resumed: AgentSessionRef | None, *, shared: bool = True) -> None:
         self._agent = agent
@@ -529,12 +524,12 @@ class SessionTracker:
     def of(
         cls, agent: Agent, resumed: AgentSessionRef | None, wish: AgentSpec
     ) -> SessionTracker | None:
-        """Return what follows an agent that can go on later; the others have no sessions."""
+        """Return a tracker for an agent with sessions, or None."""
         shared = wish.context is SessionContext.GROUP
         return cls(agent.name, resumed, shared=shared) if agent.abilities.resume else None
 
     def note(self, said: Said) -> None:
-        """Take what was said into account."""
+        """Process an agent event."""
         known = self._now
         if isinstance(said, AgentSessionStarted) and is_session_id(said.id):
             if known is None or known.id != said.id:
@@ -552,16 +547,16 @@ class SessionTracker:
         self._told = self._now
 
     def news(self) -> AgentSessionRef | None:
-        """Return the session the agent has told of, if it is not what is on record."""
+        """Return the session of the agent if it differs from the recorded one."""
         return None if self._told == self._recorded else self._told
 
     def recorded(self) -> None:
-        """Note that it is on record now."""
+        """Mark the session as recorded."""
         self._recorded = self._told
 
 
 def run_conversation(assignment: Assignment) -> RunConversation | None:
-    """Return where people hear of a run while it goes on; None if they do not."""
+    """Return the conversation of a run; None if it has none."""
     lease, task = assignment.lease, assignment.task
     to = task.policy.deliver_to
     talks = task.kind is TaskKind.AGENT and (is_in_conversation(task) or is_reader(assignment))
@@ -571,9 +566,9 @@ def run_conversation(assignment: Assignment) -> RunConversation | None:
 
 
 def start_notices(assignment: Assignment, kept: KeptAttempt) -> NewDelivery | None:
-    """Return what says that the work for a person's message begins, if its task wants that.
+    """Return the acknowledgement that work on a message has started, if the task enables it.
 
-    What is tried again, or goes on with an answer, has begun already; a gate is no work yet.
+    A retry, a run that continues with an answer, and a gate send none.
     """
     lease = assignment.lease
     there = run_conversation(assignment)
@@ -583,26 +578,26 @@ def start_notices(assignment: Assignment, kept: KeptAttempt) -> NewDelivery | No
 
 
 class ProgressReporter:
-    """Finds out what is to be told of one try, from all it says."""
+    """Collects the progress notifications of one launch."""
 
     def __init__(self, there: RunConversation, kept: KeptAttempt, most_progress: int) -> None:
         self._there = there
         self._at = f"{kept.epoch}.{kept.nonce}"
         self._most = most_progress
         self.overflows = False
-        """Whether it has given more results than are told on the way."""
+        """Whether there were more results than are sent before the end."""
         self._said: Counter[str] = Counter()
         self._answers: list[ProgressNotice] = []
         self._progress: ProgressNotice | None = None
 
     @classmethod
     def of(cls, assignment: Assignment, kept: KeptAttempt) -> ProgressReporter | None:
-        """Return what tells of a try; nothing does where nobody listens."""
+        """Return a reporter for a launch in a conversation, or None."""
         there = run_conversation(assignment)
         return None if there is None else cls(there, kept, assignment.task.policy.progress)
 
     def note(self, said: Said, at: int) -> None:
-        """Take what was said at an offset into account; of a burst, the newest step counts."""
+        """Process an agent event at an offset; of several steps at once the newest counts."""
         match said:
             case AgentTurnAnswer(result=result):
                 self._answer(result)
@@ -613,7 +608,7 @@ class ProgressReporter:
                 self._step(": ".join(part for part in (share, message) if part), at)
 
     def news(self) -> tuple[ProgressNotice, ...]:
-        """Return what is new since this was asked last."""
+        """Return the notifications since the last call."""
         told = (*self._answers, *(() if self._progress is None else (self._progress,)))
         self._answers, self._progress = [], None
         return told
@@ -639,7 +634,7 @@ class ProgressReporter:
 def remaining_notices(
     verdict: AgentResult | None, telling: ProgressReporter | None
 ) -> AgentResult | None:
-    """Return a verdict of which all is left to tell, unless all before its last word was told."""
+    """Return the result with only its last part, if all earlier results were sent."""
     if verdict is None or not isinstance(verdict.outcome, Succeeded):
         return verdict
     if telling is not None and not telling.overflows:

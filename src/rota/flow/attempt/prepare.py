@@ -30,7 +30,7 @@ from rota.timing.durations import parse_duration
 
 
 class PreparedAttempt(NamedTuple):
-    """What an attempt needs."""
+    """The requirements of an attempt."""
 
     agent: Agent
     wish: AgentSpec
@@ -41,9 +41,9 @@ class PreparedAttempt(NamedTuple):
 
 
 def add_agent_api(room: AgentWorkspace, way: AgentApiAddress, *, tools: bool) -> AgentWorkspace:
-    """Return a room with the way to the desk in its environment, and as a tool server if wanted.
+    """Add the agent API to the environment of a workspace, and as an MCP server if requested.
 
-    The pass never stands among a program's words, which everybody on the machine can read.
+    The token is never an argument, because every user of the machine can read arguments.
     """
     told = {**room.ids, "ROTA_MCP_URL": way.url, "ROTA_MCP_TOKEN": way.token}
     server = McpServer(name=DESK, url=way.url, headers={"Authorization": f"Bearer {way.token}"})
@@ -52,7 +52,7 @@ def add_agent_api(room: AgentWorkspace, way: AgentApiAddress, *, tools: bool) ->
 
 
 async def find_schedule_of_run(store: Store, lease: Lease) -> StoredSchedule | None:
-    """Return the schedule that a run is for, if it is for one that still stands."""
+    """Return the schedule of a run if it still exists."""
     if lease.slot_key is None:
         return None
     run = await until_available(lambda: store.read(get_run, lease.run_id))
@@ -62,7 +62,7 @@ async def find_schedule_of_run(store: Store, lease: Lease) -> StoredSchedule | N
 
 
 class AttemptPreparer:
-    """Finds out what attempts need."""
+    """Collects the requirements of attempts."""
 
     def __init__(
         self,
@@ -84,10 +84,9 @@ class AttemptPreparer:
         self._roles: dict[str, SpaceRole] = {}
 
     async def ready(self, assignment: Assignment) -> PreparedAttempt:
-        """Return what an attempt needs; raises if it may not or cannot be had.
+        """Return the requirements of an attempt; raises if it is not permitted or not possible.
 
-        What is carried on stays where it is and with the agent it began with, whatever its task
-        says now.
+        An attempt that is continued keeps its site and agent, even if its task has changed.
         """
         agent, wish = self._agent(assignment), agent_spec(assignment)
         if assignment.kept is None:
@@ -116,7 +115,7 @@ class AttemptPreparer:
         return agent
 
     async def _role(self, space: str) -> SpaceRole:
-        """Return whether a space may do everything; that never changes."""
+        """Return the role of a space, which never changes."""
         if space not in self._roles:
             self._roles[space] = (
                 await until_available(lambda: self._store.read(find_space, space))
@@ -125,24 +124,24 @@ class AttemptPreparer:
 
 
 LONGEST_VARIABLE = 100 * 1024
-"""A variable of an environment may have 128 KiB on Linux; a longer payload is read from a file."""
+"""Linux limits an environment variable to 128 KiB; a longer payload is passed as a file."""
 USUAL = ResourceLimits(hard_seconds=30 * 60.0)
-"""What holds for a program whose task says nothing."""
+"""Default limits of a program."""
 IDLE_FIRST = 30.0
-"""How much later than an idle timeout a hard one comes that nobody has asked for."""
+"""Seconds by which a default timeout exceeds an idle timeout."""
 
 
 def agent_name(assignment: Assignment, usual: str) -> str:
-    """Return the name of the agent that a task wants."""
+    """Return the name of a task's agent."""
     if assignment.task.kind is TaskKind.SCRIPT:
         return SCRIPT
     return str(assignment.task.spec.get("agent") or usual)
 
 
 def agent_spec(assignment: Assignment) -> AgentSpec:
-    """Return everything a task leaves to its agent, with what this run was given.
+    """Return the agent spec of a task with the input of this run.
 
-    A script reads the run's payload, as JSON, on its input.
+    A script reads the payload as JSON on standard input.
     """
     spec: Mapping[str, Any] = assignment.task.spec
     if assignment.task.kind is TaskKind.SCRIPT:
@@ -152,7 +151,7 @@ def agent_spec(assignment: Assignment) -> AgentSpec:
 
 
 def payload_text(assignment: Assignment) -> str:
-    """Return what a run of an agent was given beside its instructions, as text."""
+    """Return the input of an agent's run as text."""
     payload = json.loads(assignment.lease.payload)
     if payload is None or is_reader(assignment):
         return ""
@@ -162,13 +161,13 @@ def payload_text(assignment: Assignment) -> str:
 
 
 def is_reader(assignment: Assignment) -> bool:
-    """Whether a run was queued to read what was said in its thread."""
+    """Return whether the run of an assignment is a reader run."""
     lease = assignment.lease
     return lease.thread is not None and json.loads(lease.payload) == READER
 
 
 def identity_variables(assignment: Assignment, schedule: str | None = None) -> dict[str, str]:
-    """Return what every program is told of the run it works for, and of the schedule it is for."""
+    """Return the environment variables that identify run and schedule."""
     lease, task = assignment.lease, assignment.task
     told = {
         "ROTA_RUN_ID": str(lease.run_id),
@@ -197,9 +196,9 @@ def identity_variables(assignment: Assignment, schedule: str | None = None) -> d
 def resource_limits(
     assignment: Assignment, usual: ResourceLimits = USUAL, config: str | None = None
 ) -> ResourceLimits:
-    """Return how much of everything an attempt may use: as its task says, else as usual.
+    """Return the limits of an attempt from its task, or else the defaults.
 
-    How long it may take is said by the task, or else by its local config.
+    The timeout may also come from the local config of the task.
     """
     policy, spec = assignment.task.policy, assignment.task.spec
     idle = policy.idle_timeout
@@ -230,12 +229,12 @@ def _whole(spec: Mapping[str, Any], name: str) -> int | None:
 SCRIPT = "script"
 """The agent of scripts."""
 LONGEST_METADATA = 64 * 1024
-"""A variable of an environment may have 128 KiB on Linux."""
-TOO_LONG = "its result file has more than 256 KiB: leave it among the artifacts and write less here"
+"""Linux limits an environment variable to 128 KiB."""
+TOO_LONG = "its result file has more than 256 KiB: put the data into the artifacts folder"
 
 
 def script_spec(spec: Mapping[str, Any], payload: str) -> AgentSpec:
-    """Return what a script task wants: its words, or the one line that it gives to a shell."""
+    """Return the spec of a script: its arguments, or a line for a shell."""
     words = tuple(spec.get("command", ()))
     return AgentSpec(
         program=("sh", "-c", *words) if spec.get("shell") else words,
@@ -245,12 +244,12 @@ def script_spec(spec: Mapping[str, Any], payload: str) -> AgentSpec:
 
 
 def thread_key(assignment: Assignment) -> str | None:
-    """Return the conversation that a run belongs to: its own, or else its task's."""
+    """Return the thread of a run, or of its task."""
     return assignment.lease.thread or assignment.task.thread
 
 
 def profile_name(assignment: Assignment, schedule: str | None = None) -> str:
-    """Return what a task says of itself, as JSON, and which of its schedules a run is for."""
+    """Return the description of a task as JSON, with the schedule of the run."""
     task = assignment.task
     told: dict[str, object] = {
         "name": task.name,
@@ -271,22 +270,24 @@ def profile_name(assignment: Assignment, schedule: str | None = None) -> str:
 
 
 def local_timeout(config: str | None) -> timedelta | None:
-    """Return how long a task's local config lets it take: seconds, or a length in words."""
+    """Return the timeout in a local config: seconds, or a duration text."""
     told = None if config is None else json.loads(config).get("timeout")
     if told is None:
         return None
     if isinstance(told, str):
         return parse_duration(told, field="timeout")
     if isinstance(told, bool) or not isinstance(told, int | float) or told <= 0:
-        raise Invalid("timeout", told, "give the local config seconds, or a length like '10m'")
+        raise Invalid(
+            "timeout", told, "use seconds or a duration such as '10m' in the local config"
+        )
     try:
         return timedelta(seconds=told)
     except OverflowError:
-        raise Invalid("timeout", told, "give less than a thousand years") from None
+        raise Invalid("timeout", told, "use less than a thousand years") from None
 
 
 def result_line(given: bytes) -> bytes | None:
-    """Return what a result file holds as a line of Rota's; None if it says nothing."""
+    """Return the content of a result file as an agent line; None if it is empty."""
     if len(given) > MAX_RESULT_BYTES:
         return _line({"rota": "error", "class": "bad_result", "message": TOO_LONG})
     text = given.decode("utf-8", "replace").strip()
@@ -319,13 +320,13 @@ OF_THE_RUN = frozenset({"payload", "timeout"})
 
 
 def apply_one_off_spec(assignment: Assignment) -> Assignment:
-    """Return an assignment whose task says what its run brought along, if it brought anything."""
+    """Return an assignment with the spec that a one-off run contains."""
     task, lease = assignment.task, assignment.lease
     if task.origin != ONE_OFF_ORIGIN or task.name not in ONE_OFF_NAMES.values():
         return assignment
     told = json.loads(lease.payload)
     if not isinstance(told, dict):
-        raise Invalid("payload", lease.payload, "say what to do: a command, or instructions")
+        raise Invalid("payload", lease.payload, "give a command or instructions")
     policy = task.policy
     if told.get("timeout") is not None:
         policy = replace(policy, timeout=timedelta(seconds=_number(told["timeout"])))
@@ -341,7 +342,7 @@ def apply_one_off_spec(assignment: Assignment) -> Assignment:
 def _check(spec: dict[str, Any]) -> None:
     words = spec.get("command", [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Invalid("command", words, "give a list of words")
+        raise Invalid("command", words, "give a list of arguments")
 
 
 def _number(value: object) -> float:

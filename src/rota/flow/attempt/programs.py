@@ -1,22 +1,16 @@
-"""Running programs: follow their output, heartbeats, cancel, helper programs.
+"""Running programs: follow their output, heartbeats, cancellation, helper programs.
 
-A keeper says by itself, every few seconds, how far it is. One that has said nothing between three
-looks, a heartbeat apart, has missed two: it cannot mind timeouts or hear a wish to stop, so its
-attempt is ended and lost. It is woken first, for it may only have been stopped. Looks are counted,
-not hours: a process that was stopped itself, or a machine that slept, has not looked.
+Machine errors (a full disk, no free descriptors, an engine that does not answer) end no program:
+they are logged, and the operation is repeated.
 
-A look at many is spread over a moment, for a hundred at once would hold up the work that falls due
-then. One that fails, or is not done in time, leaves out its own attempt and no other; it is not
-begun again while it hangs, for each may hold a thread.
+The watchdog checks keepers once a heartbeat. A keeper without a sign of life in three checks has
+missed two heartbeats: it is sent SIGCONT first, then killed, and its attempt is lost. Checks are
+counted instead of hours, because a stopped process or a sleeping machine has made none. Checks of
+many attempts are spread over time. One that fails or hangs skips only its own attempt.
 
-They need no row: the attempt's row stands until the attempt is settled, and whoever carries it on
-finds their keepers by its number. One that was interrupted is ended, and done again from the start.
-
-It happens beside everything else, because it may take long: an engine that hangs must not keep
-anybody from being carried on.
-
-A full disk, no descriptor to be had, an engine that does not answer: nothing of that ends a program
-or sets one free. It is logged, and tried again.
+Helper programs (checks) have no row: the keeper folder is named by the attempt, and whoever
+continues the attempt ends and repeats them. Superseded attempts are discarded in the background,
+because a container engine may hang.
 """
 
 from __future__ import annotations
@@ -65,20 +59,20 @@ log = logging.getLogger(__name__)
 Content = TypeVar("Content")
 
 READ_SECONDS = 60.0
-"""How long what an attempt wrote may be unreadable before it is given up, once it has ended."""
+"""How long the output of an ended attempt may be unreadable before it is given up."""
 SWEEP_SECONDS = 60.0
-"""How long an engine may refuse to end what it runs before the attempt is given up as lost."""
+"""How long an engine may fail to remove what it runs before the attempt is lost."""
 
 
 class ProgramControl:
-    """Looks at the programs of a home and ends them."""
+    """Reads the state of a home's programs and ends them."""
 
     def __init__(self, yard: KeeperHome) -> None:
         self._yard = yard
         self._unasked: dict[str, asyncio.TimerHandle] = {}
 
     def look(self, kept: KeptAttempt) -> ExitRecord | None:
-        """Return how an attempt ended; while the machine gives no answer, it is taken to go on."""
+        """Return the exit record; without an answer of the machine the attempt is running."""
         try:
             return self._yard.exit_record(kept)
         except OSError as fault:
@@ -86,7 +80,7 @@ class ProgramControl:
             return None
 
     def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
-        """Ask a keeper to end its tree, while the machine refuses again and again until it has."""
+        """Ask a keeper to end its tree, repeated until the request is written."""
         self._withdraw(kept)
         try:
             self._yard.cancel(kept, grace_seconds, why)
@@ -103,32 +97,32 @@ class ProgramControl:
             self._withdraw(kept)
 
     def _withdraw(self, kept: KeptAttempt) -> None:
-        """Forget an earlier wish that could not be told: there is a newer one, or no need."""
+        """Cancel an earlier stop request that could not be written."""
         waiting = self._unasked.pop(kept.nonce, None)
         if waiting is not None:
             waiting.cancel()
 
     async def end(self, kept: KeptAttempt, why: str) -> None:
-        """End a program that nobody wants to hear, and wait until nothing of it is left."""
+        """End a program and wait until nothing of it is left."""
         while self.look(kept) is None:
             self.cancel(kept, 0.0, why)
             await self._yard.wait_for_change(kept, RETRY_SECONDS)
         await self.swept(kept)
 
     async def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
-        """Return what a stream has at an offset, as soon as it can be read."""
+        """Read a stream at an offset as soon as it is readable."""
         return await self._readable(
             kept, partial(self._yard.read_output, kept, stream, offset, most)
         )
 
     async def result(self, kept: KeptAttempt, assignment: Assignment) -> bytes | None:
-        """Return what an attempt left in its result file, as soon as it can be read."""
+        """Read the result file of an attempt as soon as it is readable."""
         return await self._readable(kept, partial(self._yard.read_result, assignment))
 
     async def _readable(self, kept: KeptAttempt, read: Callable[[], Content]) -> Content:
-        """Read until the machine lets it be, however long the program goes on: its timeouts hold.
+        """Repeat a read while the program runs.
 
-        Of one that has ended, what cannot be read for too long is given up: raises Unavailable.
+        Raises Unavailable if the output of an ended program stays unreadable for too long.
         """
         until = math.inf
         while True:
@@ -142,7 +136,7 @@ class ProgramControl:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def sweep(self, kept: KeptAttempt) -> str:
-        """End what outlives the tree and return what is left; only without is an attempt over."""
+        """Remove what outlives the process tree, and return what is left."""
         try:
             await self._yard.clean_up(kept)
         except Unavailable as fault:
@@ -152,7 +146,7 @@ class ProgramControl:
         return ""
 
     async def swept(self, kept: KeptAttempt) -> str:
-        """Sweep until nothing is left, or it has lasted too long; return what is left then."""
+        """Repeat the removal until nothing is left or it takes too long; return what is left."""
         until = self._yard.boot_time() + SWEEP_SECONDS
         while left := await self.sweep(kept):
             if self._yard.boot_time() >= until:
@@ -161,18 +155,18 @@ class ProgramControl:
         return left
 
     def close(self) -> None:
-        """Ask for nothing more: the home is another process's now."""
+        """Stop all requests, because another process has the home now."""
         for waiting in self._unasked.values():
             waiting.cancel()
         self._unasked.clear()
 
 
 LAST_WORDS = 2_000
-NOBODY = "nobody waits for it any more"
+NOBODY = "it is no longer needed"
 
 
 class HelperResult(NamedTuple):
-    """How a program ended, and the last it wrote; `ending` is None if it could not be started."""
+    """The last output of a program and its exit record; `ending` is None if it did not start."""
 
     ending: ExitRecord | None
     words: str
@@ -190,7 +184,7 @@ class HelperPrograms:
         self._chance = chance
 
     def ending(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
-        """Ask for the end of what an earlier process has left beside an attempt; return it."""
+        """Request the end of programs that an earlier process left beside an attempt."""
         left = [
             each for each in self._yard.other_launches(kept) if self._minding.look(each) is None
         ]
@@ -199,7 +193,7 @@ class HelperPrograms:
         return left
 
     async def end(self, kept: KeptAttempt) -> None:
-        """End what an earlier process has left beside an attempt, and wait until it is gone."""
+        """End programs that an earlier process left beside an attempt, and wait for it."""
         while left := self.ending(kept):
             await self._yard.wait_for_change(left[0], RETRY_SECONDS)
         for each in self._yard.other_launches(kept):
@@ -213,13 +207,13 @@ class HelperPrograms:
         bounds: ResourceLimits,
         hold: Callable[[KeptAttempt | None], bool],
     ) -> HelperResult:
-        """Run a program where the attempt's own ran, to its end.
+        """Run a program with the site of the attempt, to its end.
 
-        `hold` is told what can be ended, and says whether it is to end at once. Whoever ends it
-        early gets its ending here as well: nothing is left of it afterwards.
+        `hold` gets what can be ended, and returns whether it must end at once. A caller that ends
+        it early gets its exit record here as well; nothing of it is left afterwards.
         """
         if self._script is None:
-            return HelperResult(None, "there is nothing here that runs programs")
+            return HelperResult(None, "programs cannot run here")
         own = replace(
             kept,
             nonce=f"{int(self._chance.random() * 2**63):016x}",
@@ -258,21 +252,21 @@ class HelperPrograms:
 
 
 async def _begun(starting: asyncio.Future[None]) -> None:
-    """Wait for a start, which nobody may leave half done: the home may be another's afterwards."""
+    """Wait for a start to complete, because the home may belong to another process afterwards."""
     left = await await_uninterrupted(starting)
     starting.result()
     if left:
         raise asyncio.CancelledError
 
 
-GONE_ON = "its run has gone on without it"
+GONE_ON = "its run continued without it"
 LEFT = "left"
 LEFT_SECONDS = 60.0
-"""How often it is looked for what no record tells of any more."""
+"""Interval of searches for programs without a record."""
 
 
 class SupersededAttempts:
-    """Discards the attempts of a home, each once at a time."""
+    """Discards superseded attempts of a home, each once at a time."""
 
     def __init__(
         self, store: Store, yard: KeeperHome, minding: ProgramControl, beside: HelperPrograms
@@ -286,9 +280,9 @@ class SupersededAttempts:
         self._look_at = -math.inf
 
     def begin(self, stale: Sequence[KeptAttempt], known: Sequence[KeptAttempt]) -> None:
-        """Begin to discard attempts; what is left of one afterwards is begun again.
+        """Start discarding attempts; failed ones are repeated later.
 
-        Now and then those are swept as well that are not even known.
+        Attempts without any record are removed from time to time as well.
         """
         for kept in stale:
             self._once(kept.nonce, partial(self._discard, kept))
@@ -302,23 +296,23 @@ class SupersededAttempts:
             going.add_done_callback(partial(self._over, name))
 
     def _over(self, name: str, going: asyncio.Future[None]) -> None:
-        """Forget what is over; what has failed is begun again."""
+        """Remove a finished entry; a failed one is repeated."""
         del self._going[name]
         if not going.cancelled() and going.exception() is not None:
             log.error("run.undiscarded", extra={"keeper": name}, exc_info=going.exception())
 
     async def _sweep_left(self, known: Sequence[KeptAttempt]) -> None:
-        """Sweep what could not be swept before a later attempt of its run took its place."""
+        """Remove what remained when a later attempt of its run took its place."""
         for kept in await self._yard.find_uncleaned(known):
             async with self._sweeping:
                 await self._minding.sweep(kept)
 
     async def _discard(self, kept: KeptAttempt) -> None:
-        """End what is left of an attempt, and forget it."""
+        """End what is left of an attempt and delete its row."""
         if self._minding.look(kept) is None:
             self._minding.cancel(kept, 0.0, GONE_ON)
-            return  # it is looked at again when its keeper has had the time to end it
-        async with self._sweeping:  # those that end just now must not wait for all of them
+            return  # checked again after its keeper had time to end it
+        async with self._sweeping:  # attempts that end now must not wait for all of them
             if await self._minding.sweep(kept) or self._beside.ending(kept):
                 return
         await self._yard.delete(kept)
@@ -331,13 +325,13 @@ class SupersededAttempts:
 
 
 ASKED_MICROS = 60 * 1_000_000
-"""How long a program may go on after it has asked: time to end its turn, and no more."""
+"""How long a program may run after it has asked a question: time to end its turn."""
 GRACE_SECONDS = 10.0
-HAS_ASKED = "it has asked a person, and did not end its turn"
+HAS_ASKED = "it asked a question and did not end its turn"
 
 
 async def is_waiting_for_answer(store: Store, kept: KeptAttempt) -> bool:
-    """Tell whether an attempt waits for a person already: then nothing is tried again."""
+    """Return whether an attempt has asked a question; then it is not launched again."""
     return bool(
         await until_available(lambda: store.read(attempts_waiting_for_answer, [kept.run_id]))
     )
@@ -346,9 +340,9 @@ async def is_waiting_for_answer(store: Store, kept: KeptAttempt) -> bool:
 async def stop_waiting_attempts(
     store: Store, minding: ProgramControl, known: Sequence[KeptAttempt]
 ) -> int:
-    """End the programs of a home that asked long ago; their runs wait for the answer as ever.
+    """End programs that asked a question long ago; their runs keep waiting.
 
-    A keeper that was asked before takes no notice, so this is repeated until the program is gone.
+    Repeated requests to a keeper have no effect, so this is called until the program has ended.
     """
     going = [kept for kept in known if kept.current and kept.until is None]
     if not going:
@@ -365,17 +359,17 @@ async def stop_waiting_attempts(
 
 MISSED = 2
 LEAST_SECONDS = 35.0
-"""How far apart two looks count: keepers speak every 15 s, however often somebody looks."""
+"""Minimum time between two counted checks; keepers write every 15 s."""
 PAUSE_SECONDS = 0.02
 LONGEST_RETRY_SECONDS = 10.0
 """Between two looks, and before the last of very many."""
 PATIENCE_SECONDS = 10.0
-"""With one look: longer than with a pane, and after the last of many less than a heartbeat."""
-SILENT = "its keeper gave no sign of life for two heartbeats and was ended"
+"""Time limit of one check, longer than that of a pane and much shorter than a heartbeat."""
+SILENT = "its keeper missed two heartbeats and was killed"
 
 
 class FollowedAttempt(NamedTuple):
-    """An attempt that is being heard."""
+    """An attempt whose output is followed."""
 
     kept: KeptAttempt
     hearing: OutputParser
@@ -388,7 +382,7 @@ class _Look(NamedTuple):
 
 
 class KeeperWatchdog:
-    """Looks at the keepers of a home, once a heartbeat."""
+    """Checks the keepers of a home once a heartbeat."""
 
     def __init__(
         self, yard: KeeperHome, least: float = LEAST_SECONDS, patience: float = PATIENCE_SECONDS
@@ -399,10 +393,10 @@ class KeeperWatchdog:
         self._looks: dict[str, _Look] = {}
         self._begun: dict[str, asyncio.Future[AttemptSample]] = {}
         self.ended: dict[int, str] = {}
-        """Runs whose keeper was ended here, and why."""
+        """Runs whose keepers were killed here, with the reason."""
 
     async def look(self, followed: Mapping[int, FollowedAttempt]) -> list[AttemptSample]:
-        """Return what can be seen of attempts; a keeper that has missed two beats is ended."""
+        """Return samples of attempts; a keeper that missed two heartbeats is killed."""
         now = asyncio.get_running_loop().time()
         signs = await self._signs([each.kept for each in followed.values()])
         known = {each.kept.nonce for each in followed.values()}
@@ -431,14 +425,14 @@ class KeeperWatchdog:
                 look.cancel()
 
     async def _sign(self, kept: KeptAttempt) -> AttemptSample | None:
-        """Return what can be seen of one in time; what is seen too late counts for nothing."""
+        """Return the sample of one attempt in time, or None."""
         why = "an earlier look still hangs"
         if kept.nonce not in self._begun:
             self._begun[kept.nonce] = look = asyncio.ensure_future(self._yard.take_sample(kept))
             try:
                 async with asyncio.timeout(self._patience):
                     return await asyncio.shield(look)
-            except Exception as fault:  # noqa: BLE001 - whatever it is, the others are looked at
+            except Exception as fault:  # noqa: BLE001 - other attempts are checked anyway
                 why = f"{type(fault).__name__}: {fault}"
         log.warning("run.unseen", extra={"run_id": kept.run_id, "error": why})
         return None
@@ -461,7 +455,7 @@ class KeeperWatchdog:
 
 
 def _told(sign: AttemptSample, hearing: OutputParser, look: _Look) -> AttemptSample:
-    """Return a sign with what was heard, made safe and short."""
+    """Return a sample with the newest output, redacted and shortened."""
     pane = None if sign.pane is None else clean(sign.pane)[-MAX_PANE:]
     state = "silent" if look.missed else sign.state
     return AttemptSample(
@@ -481,15 +475,15 @@ def _told(sign: AttemptSample, hearing: OutputParser, look: _Look) -> AttemptSam
 
 PART = 256 * 1024
 QUIET_SECONDS = 0.05
-"""How long a line stays as it is before its beginning is shown."""
+"""How long an incomplete line is unchanged before it is shown."""
 REST_SECONDS = 30.0
-"""How long an attempt is left alone that nothing is heard of: what is new rings, and so its end."""
+"""Interval of checks of a quiet attempt; new output and its end wake the follower."""
 MOST_LOOKED_AT = 1_000
-"""Among how many pieces of output the end of one is looked for, which others may have followed."""
+"""Number of output events among which the last text is searched."""
 
 
 class OutputFollower:
-    """Hears the attempts of a home; `abandon` is awaited for a run that is another's."""
+    """Follows the attempts of a home; `abandon` is awaited for runs of another worker."""
 
     def __init__(
         self,
@@ -505,14 +499,14 @@ class OutputFollower:
         self._abandon = abandon
         self._heed = heed
         self.followed: dict[int, FollowedAttempt] = {}
-        """The attempts that are being heard, by their runs."""
+        """The followed attempts, by run."""
 
     async def to_the_end(
         self, kept: KeptAttempt, holder: str, begin: Callable[[], OutputParser]
     ) -> tuple[ExitRecord, OutputParser]:
-        """Record what is said until the attempt has ended and all of it was heard.
+        """Record output until the attempt has ended and all of it is read.
 
-        `begin` makes a hearing that has heard nothing; it is fed with what is on record already.
+        `begin` creates a parser, which is fed with what is recorded already.
         """
         try:
             ending, hearing = await self._hear(kept, holder, begin)
@@ -551,7 +545,7 @@ class OutputFollower:
     async def _caught_up(
         self, kept: KeptAttempt, holder: str, hearing: OutputParser
     ) -> OutputParser:
-        """Return a hearing that knows what is on record already; others get their turns."""
+        """Return a parser that has read everything that is recorded, with pauses for others."""
         answers: list[ProgressNotice] = []
         for stream in OutputStream:
             end = kept.at(stream)
@@ -560,7 +554,7 @@ class OutputFollower:
                 data = await self._minding.read(kept, stream, at, min(PART, end - at))
                 part = hearing.take(stream, data, known=at + len(data) == end)
                 if part is None:
-                    hearing.skip(stream, end)  # the spool is shorter: power was lost
+                    hearing.skip(stream, end)  # the spool is shorter after a power failure
                 else:
                     answers += (one for one in part.for_people if one.most is None)
                 await asyncio.sleep(0)
@@ -575,18 +569,16 @@ class OutputFollower:
     async def _tell(
         self, kept: KeptAttempt, holder: str, answers: Sequence[ProgressNotice]
     ) -> None:
-        """Tell answers that are on record, of which each is told once: it may have been to nobody.
+        """Pass on recorded answers, each once.
 
-        If the record has moved on, or is another's, whoever records next finds out.
+        If the record has changed or belongs to another worker, the next write finds out.
         """
         at = kept.at(OutputStream.OUT)
         part = OutputChunk(OutputStream.OUT, at, at, for_people=tuple(answers))
-        await until_available(
-            lambda: self._store.write(record_output, kept.run_id, kept.epoch, holder, [part])
-        )
+        await until_available(lambda: write_output(self._store, kept, holder, [part]))
 
     async def _record_end(self, kept: KeptAttempt, holder: str, last: OutputChunk | None) -> None:
-        """Record the end of an output once: whoever carries on may find that somebody has."""
+        """Record the end of an output once; an earlier process may have recorded it."""
         if last is None:
             return
 
@@ -594,12 +586,12 @@ class OutputFollower:
             newest = await self._store.read(list_run_output, kept.run_id, MOST_LOOKED_AT)
             since = from_micros(kept.began)
             if not any(e.at >= since and e.data.get(END) == kept.tries for e in newest):
-                await self._store.write(record_output, kept.run_id, kept.epoch, holder, [last])
+                await write_output(self._store, kept, holder, [last])
 
         await until_available(once)
 
     async def _recorded(self, kept: KeptAttempt, hearing: OutputParser) -> None:
-        """Note that everything heard is on record, and tell who heeds it."""
+        """Mark everything as recorded and notify listeners."""
         hearing.recorded()
         if self._heed is not None:
             await self._heed(kept, hearing)
@@ -612,7 +604,7 @@ class OutputFollower:
         last: bool,
         before: Mapping[OutputStream, int],
     ) -> list[OutputChunk]:
-        """Return what is new: whole lines, and the beginning of one that has not grown since."""
+        """Return new output: complete lines, and the beginning of one that has not grown since."""
         heard = []
         for stream in OutputStream:
             data = await self._minding.read(kept, stream, hearing.at(stream), PART)
@@ -630,15 +622,13 @@ class OutputFollower:
         heard: Sequence[OutputChunk],
         session: AgentSessionRef | None,
     ) -> KeptAttempt | None:
-        """Record what was heard, once: after a lost answer the record says whether it was.
+        """Record output once: after a lost answer, the stored offset says whether it was written.
 
-        Where the record stands neither before nor behind it, return how it stands.
+        Returns the stored attempt if its offset is neither before nor after this write.
         """
         while True:
             try:
-                if await self._store.write(
-                    record_output, kept.run_id, kept.epoch, holder, heard, session
-                ):
+                if await write_output(self._store, kept, holder, heard, session):
                     return None
             except Unavailable as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
@@ -659,14 +649,14 @@ Answer = TypeVar("Answer")
 
 
 async def detach_task(work: asyncio.Future[Any]) -> None:
-    """Let go of work, however often it takes: an answer may come in the way of a cancellation."""
+    """Cancel a task until it has ended; its answer may arrive together with the cancellation."""
     while not work.done():
         work.cancel()
         await asyncio.wait({work}, timeout=RETRY_SECONDS)
 
 
 async def await_uninterrupted(future: asyncio.Future[Any]) -> bool:
-    """Wait for something that must not be left half done; tell whether this was cancelled."""
+    """Wait for something that must be completed; return whether this task was cancelled."""
     cancelled = False
     while not future.done():
         try:
@@ -674,3 +664,19 @@ async def await_uninterrupted(future: asyncio.Future[Any]) -> bool:
         except asyncio.CancelledError:
             cancelled = True
     return cancelled
+
+
+async def write_output(
+    store: Store,
+    kept: KeptAttempt,
+    worker: str,
+    chunks: Sequence[OutputChunk],
+    session: AgentSessionRef | None = None,
+) -> bool:
+    """Record output, once; false if it was recorded already or the run is another worker's.
+
+    Plain output can be read again from its spool, so its commit does not wait for the disk.
+    """
+    durable = session is not None or any(chunk.used or chunk.for_people for chunk in chunks)
+    write = store.write if durable else store.write_lightly
+    return await write(record_output, kept.run_id, kept.epoch, worker, chunks, session)

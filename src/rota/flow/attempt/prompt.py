@@ -46,30 +46,30 @@ from rota.store.threads import assign_messages
 from rota.store.views import list_questions, list_runs
 
 ASKED = ("ask", APPROVAL)
-"""The kinds of questions that a run has asked itself."""
+"""Kinds of questions that the run has asked itself."""
 LONGEST_PREVIOUS = 64 * 1024
-READ_ALREADY = AttemptReport(outcome=Cancelled(reason="what it was to read was read already"))
+READ_ALREADY = AttemptReport(outcome=Cancelled(reason="its messages were read already"))
 
 
 class AgentPrompt(NamedTuple):
-    """What an agent is told: the wish with all of it, and the words that are kept of it."""
+    """The prompt of an agent: the agent spec with it, and the text that is stored."""
 
     wish: AgentSpec
     said: str = ""
     carrying: tuple[ThreadMessage, ...] = ()
-    """What has files that must be there before it is told."""
+    """Messages whose files must be written before the launch."""
     again: Callable[[Mapping[int, ThreadMessage]], AgentSpec] | None = None
-    """Makes the wish again, with other words for messages."""
+    """Builds the spec again with changed messages."""
 
     def having(self, lying: Sequence[ThreadMessage]) -> AgentPrompt:
-        """Return what is told when the files are there, as far as they are; mostly the same."""
+        """Return the prompt after the files were written; usually unchanged."""
         if self.again is None or not any(message.lost for message in lying):
             return self
         return self._replace(wish=self.again({message.id: message for message in lying}))
 
 
 class PromptBuilder:
-    """Finds out what a try needs."""
+    """Collects what a launch needs."""
 
     def __init__(
         self, store: Store, patience: LaunchRetryPolicy, sleep: Callable[[float], Awaitable[None]]
@@ -81,10 +81,10 @@ class PromptBuilder:
     async def session(
         self, assignment: Assignment, agent: Agent, wish: AgentSpec
     ) -> AgentSessionRef | None:
-        """Return the session in which a run goes on.
+        """Return the session in which a run continues.
 
-        One that has asked or was lost goes on in its own, one in the context `group` in its
-        thread's; never in one of another agent.
+        A run that asked or was lost continues in its own session, one with the context `group` in
+        that of its thread; never in one of another agent.
         """
         if not agent.abilities.resume:
             return None
@@ -97,7 +97,7 @@ class PromptBuilder:
         )
 
     async def _own_session(self, assignment: Assignment, agent: Agent) -> AgentSessionRef | None:
-        """Return the session in which a run has asked, or was at work when it was lost."""
+        """Return the session in which a run has asked, or worked when it was lost."""
         lease = assignment.lease
         if not lease.asked and not lease.losses:
             return None
@@ -114,10 +114,10 @@ class PromptBuilder:
         session: AgentSessionRef | None,
         files: str | None = None,
     ) -> AgentPrompt | AttemptReport:
-        """Return what an agent is told of its run, or that what it was to read is read already.
+        """Return the prompt of a run, or a report if its messages were read already.
 
-        In the session in which a run has asked, it is told the newest answer and what was said
-        since, and again only what has files: every try finds them elsewhere, in a folder `files`.
+        In the session in which it has asked, a run gets only the newest answer and the messages
+        since, and again those with files, whose paths change with each launch (folder `files`).
         """
         agent, wish = ready.agent, ready.wish
         if assignment.task.kind is not TaskKind.AGENT or agent.name == SCRIPT:
@@ -153,7 +153,7 @@ class PromptBuilder:
     async def _asked_in(
         self, assignment: Assignment, agent: Agent, session: AgentSessionRef
     ) -> bool:
-        """Whether a session is the one in which the run has asked."""
+        """Return whether the run has asked a question in this session."""
         own = await self._own_session(assignment, agent)
         return own is not None and own.id == session.id
 
@@ -178,7 +178,7 @@ class PromptBuilder:
         )
 
     async def _zone(self, assignment: Assignment) -> str:
-        """Return the zone of the schedule that a run is for, or else of its space."""
+        """Return the time zone of the run's schedule or space."""
         schedule = await find_schedule_of_run(self._store, assignment.lease)
         if schedule is not None:
             return str(json.loads(schedule.rule).get("timezone") or "UTC")
@@ -186,7 +186,7 @@ class PromptBuilder:
         return (await until_available(lambda: self._store.read(find_space, space))).timezone
 
     async def _messages(self, assignment: Assignment, worker: str) -> list[ThreadMessage]:
-        """Return what a run was queued to read, and what an earlier try of it has taken in."""
+        """Return the messages of a reader run, and those that an earlier launch acknowledged."""
         lease = assignment.lease
         if lease.thread is None:
             return []
@@ -194,7 +194,7 @@ class PromptBuilder:
         return await until_available(assign)
 
     async def _answers(self, assignment: Assignment) -> list[Question]:
-        """Return what a run has asked itself and was answered, the newest last."""
+        """Return the answered questions of the run, the newest last."""
         if not assignment.answers:
             return []
         run_id = assignment.lease.run_id
@@ -202,7 +202,7 @@ class PromptBuilder:
         return [q for q in questions if q.kind in ASKED and q.answer is not None]
 
     async def _previous(self, assignment: Assignment) -> PreviousResult | None:
-        """Return what the last run of the task before this one came to that succeeded."""
+        """Return the result of the last successful run of the task before this one."""
         lease = assignment.lease
         wanted = RunFilter(
             task_id=lease.task_id, state=RunState.SUCCEEDED, before=lease.run_id, limit=1
@@ -224,7 +224,7 @@ def _answered(question: Question) -> PromptAnswer:
 
 
 def _said(whole: Prompt) -> str:
-    """Return the words that are kept of what an agent is told; of messages, only those."""
+    """Return the stored text of a prompt; for messages only their texts."""
     if whole.messages:
         said = "\n".join(f"{sent.sender}: {_words(sent)}" for sent in whole.messages)
     else:
@@ -238,7 +238,7 @@ def _words(sent: PromptMessage) -> str:
 
 
 def resume_session(room: AgentWorkspace, session: AgentSessionRef | None) -> AgentWorkspace:
-    """Return the room of a try that goes on in a session."""
+    """Return the workspace of a launch that continues a session."""
     if session is None:
         return room
     used = AgentUsage(input=session.input, output=session.output, cached=session.cached)
@@ -248,7 +248,7 @@ def resume_session(room: AgentWorkspace, session: AgentSessionRef | None) -> Age
 def make_parser(
     ready: PreparedAttempt, kept: KeptAttempt, prices: Prices, assignment: Assignment
 ) -> OutputParser:
-    """Return a hearing of an attempt that has heard nothing yet."""
+    """Return a new output parser for an attempt."""
     following = SessionTracker.of(ready.agent, kept.session, ready.wish)
     reader = ready.agent.reader(ready.wish, resume_session(ready.room, kept.session))
     charge = partial(add_price, model=ready.wish.model, prices=prices)

@@ -1,8 +1,8 @@
-"""Runs attempts under keepers, and carries on those of an earlier process.
+"""Runs attempts under keepers, and continues those of an earlier process.
 
-The way of one attempt: written down, then started, then heard until it has ended, then reported.
-Killed between any two of these, the next process of the home finds the row, looks at the keeper,
-and goes on from where the record stands.
+An attempt is recorded, started, followed to its end and reported, in this order. If the process is
+killed in between, the next process of the home finds the row, checks the keeper, and continues from
+there.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ ROUTES = ("agent", "script")
 TIDY_FIRST_MICROS = 60 * 1_000_000
 TIDY_MICROS = 3600 * 1_000_000
 CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
-UNHEARD = "it cannot be carried on"
+UNHEARD = "it cannot be continued"
 DRAINED = AttemptReport(outcome=Drained())
 CANCELLED = AttemptReport(outcome=Cancelled(reason="it was cancelled before it began"))
 
 
 class AttemptRunner:
-    """Runs the attempts of agents and scripts, and keeps them."""
+    """Runs the attempts of agents and scripts."""
 
     keeps = True
 
@@ -149,11 +149,11 @@ class AttemptRunner:
 
     @property
     def home(self) -> str:
-        """What this home is called in the store."""
+        """The name of this keeper home in the store."""
         return self._yard.home
 
     def routes(self) -> Sequence[str]:
-        """Return the routes it serves, once it has the home."""
+        """Return the routes that it serves when it owns the home."""
         return ROUTES if self._taken else ()
 
     def queue_wait(self, run_id: int) -> float | None:  # noqa: ARG002 - nothing waits here
@@ -161,28 +161,28 @@ class AttemptRunner:
         return 0.0
 
     def detach(self, run_id: int) -> None:
-        """Let an attempt go on without this process."""
+        """Leave an attempt running without this process."""
         if run_id in self._going:
             self._going[run_id].left = True
 
     async def open(self) -> bool:
-        """Take the home for this process; false if another one has it."""
+        """Take the keeper home for this process; False if another one has it."""
         self._taken = self._yard.acquire()
         self._tidy_at = self._store.now() + TIDY_FIRST_MICROS
         return self._taken
 
     async def close(self) -> None:
-        """Let go of the home; its keepers go on until the promise ends."""
+        """Release the home; its keepers run until their lease ends."""
         self._taken = False
         await self._discarding.close()
         self._minding.close()
         self._yard.close()
 
     async def renew(self) -> tuple[float, Sequence[KeptAttempt]]:
-        """Promise the store and then the keepers some more time, and forget what has ended.
+        """Renew the lease of the home in the store and then for the keepers; return ended attempts.
 
-        The store's promise comes first and is longer, and both count from before it was made,
-        however long that took: a keeper is gone before it is believed to be.
+        The store's lease is renewed first and is longer, and both count from before the renewal
+        started. So a keeper has ended before the store considers it dead.
         """
         terms = self._terms
         promised = self._yard.boot_time() + terms.seconds
@@ -199,7 +199,7 @@ class AttemptRunner:
         return terms.renew, known
 
     async def take_samples(self) -> list[AttemptSample]:
-        """Return what can be seen of the attempts that go on here, also between two programs."""
+        """Return samples of the running attempts, also between two programs."""
         followed = dict(self._listening.followed)
         between = [going.sign() for run_id, going in self._going.items() if run_id not in followed]
         return [*await self._watch.look(followed), *between]
@@ -211,10 +211,10 @@ class AttemptRunner:
             await self._tidy()
 
     async def run(self, assignment: Assignment) -> AttemptReport:
-        """Run one attempt to its end, or carry on what was kept of it.
+        """Run one attempt to its end, or continue one.
 
-        Told to stop, it ends the program and waits until nothing of it is left. Only one that was
-        let go leaves a program behind.
+        When cancelled, it ends the program and waits until nothing of it is left. Only an attempt
+        that was let go leaves a program running.
         """
         run_id = assignment.lease.run_id
         going = Attempt(assignment, self._holder(), assignment.kept, assignment.kept is not None)
@@ -253,7 +253,7 @@ class AttemptRunner:
             ended = ended or await self._spending.admitted(going, ready.agent)
             if ended is not None:
                 return ended
-            if going.assignment is not given:  # told by its gate, or with another model
+            if going.assignment is not given:  # by the gate, or with another model
                 ready = await self._readying.ready(going.assignment)
             return going.told(await self._try(going, ready))
         except CANNOT_BE_HAD as fault:
@@ -261,7 +261,7 @@ class AttemptRunner:
             return refusal_report(fault, kind)
 
     async def _try(self, going: Attempt, ready: PreparedAttempt) -> AttemptReport:
-        """Start an attempt's program and hear it to the end, as often as it is worth while."""
+        """Launch the program of an attempt and follow it to its end, as often as necessary."""
         kind = going.assignment.task.kind
         while True:
             if going.starts(self._store.now()):
@@ -302,15 +302,15 @@ class AttemptRunner:
                 report = requeue_until_lifted(report, verdict, going.assignment, self._store.now())
                 report = explain_failure(report, broken)
                 if asked:
-                    return report  # it is not done, so there is nothing to check
+                    return report  # not a success, so no checks apply
                 return await self._concluding.concluded(report, going, ready, ending, hearing)
             await self._pause(pause, going.holder)
             going.kept = pause.kept
 
     async def _start(self, going: Attempt, ready: PreparedAttempt) -> AttemptReport | None:
-        """Write an attempt down and start its keeper, unless it is told to stop before that.
+        """Record an attempt and start its keeper, unless it is stopped before.
 
-        One that was tried before waits first.
+        Another launch of an attempt waits first.
         """
         assignment, before, bounds = going.assignment, going.kept, ready.bounds
         if before is None:
@@ -370,10 +370,8 @@ class AttemptRunner:
     async def _started(
         self, going: Attempt, kept: KeptAttempt, starting: asyncio.Future[None]
     ) -> None:
-        """Wait until a keeper is started, or forget an attempt for which none can be had."""
-        left = await await_uninterrupted(
-            starting
-        )  # nobody may look for it while it is being started
+        """Wait until a keeper has started, or delete the row if none can be started."""
+        left = await await_uninterrupted(starting)  # the watchdog must not check it while it starts
         try:
             starting.result()
         except CANNOT_BE_HAD:
@@ -385,23 +383,23 @@ class AttemptRunner:
             raise asyncio.CancelledError
 
     async def _drop(self, going: Attempt, kept: KeptAttempt) -> None:
-        """Forget an attempt that did not begin."""
+        """Delete the row of an attempt that did not start."""
         going.kept = None
         await until_available(lambda: self._store.write(drop_kept_attempt, kept.run_id, kept.epoch))
 
     async def _pause(self, pause: Relaunch, holder: str) -> None:
-        """Write down that a try was in vain, before anything is waited for."""
+        """Record a failed launch before anything waits."""
         if not await until_available(lambda: self._store.write(schedule_relaunch, pause, holder)):
             await self._leave(pause.kept)
 
     async def _leave(self, kept: KeptAttempt) -> NoReturn:
-        """End an attempt whose run is over or another's; its program is not touched."""
+        """Stop following an attempt whose run has ended or belongs to another worker."""
         log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
         self._going[kept.run_id].left = True
         raise Fenced(kept.run_id, kept.epoch)
 
     def _stop(self, going: Attempt) -> None:
-        """Ask for the end of a program; what it comes to is heard as ever."""
+        """Request the end of a program; its output is followed as before."""
         going.halting.halted.set()
         for kept in filter(None, (going.kept, going.halting.holding)):
             self._minding.cancel(kept, going.grace, "cancelled")
@@ -411,6 +409,6 @@ class AttemptRunner:
             self._stop(going)
 
     async def _end(self, going: Attempt) -> None:
-        """End a program that nobody can hear."""
+        """End a program that cannot be followed."""
         if going.kept is not None:
             await self._minding.end(going.kept, UNHEARD)

@@ -1,1 +1,1 @@
-"""Define: what people and programs ask for becomes tasks, schedules, runs and answers."""
+"""Define: requests of people and programs become tasks, schedules, runs and answers."""

@@ -1,11 +1,10 @@
-"""What attempts ask for: messages, questions, subtasks, deferred writes, effects.
+"""Requests of attempts: messages, questions, subtasks, deferred operations, effects.
 
-The bytes stay where the program left them. Whoever sends them reads them again, and sends them only
-if they are still the ones that were enclosed.
+Everything is validated here. The store checks in its transaction that the attempt is current. A
+message goes to the outbox at once; a deferred operation is applied when the run succeeds.
 
-Everything is decided here and carried out by the store, which checks in the same transaction that
-the run is still this attempt's. A message is in the outbox at once; what is deferred happens when
-the run has succeeded, and never otherwise.
+Attachments stay where the program left them. The sender reads them again, and sends them only if
+their hashes are unchanged.
 """
 
 from __future__ import annotations
@@ -60,17 +59,17 @@ MIN_WAIT = timedelta(minutes=1)
 DEFAULT_WAIT = timedelta(hours=24)
 MAX_WAIT = timedelta(days=30)
 DEEPEST_SUBTASK = 4
-"""How many runs may stand between a subtask and the run that began it all."""
+"""Maximum number of runs between a subtask and the first run."""
 HANDED_DOWN = ("agent", "command", *AGENT_FIELDS, *task_spec.SITE_FIELDS, *task_spec.LIMIT_FIELDS)
-"""What a subtask has from its parent, its walls above all."""
+"""What a subtask inherits from its parent, in particular its isolation."""
 OF_A_SCRIPT = (*task_spec.SITE_FIELDS, *task_spec.LIMIT_FIELDS)
 NOWHERE = "log:"
-"""Where an alert of a task goes that delivers nowhere."""
+"""Target of alerts for a task without a delivery target."""
 _TARGET = re.compile(rf"[A-Za-z0-9_]+:[^{CONTROLS}{INVISIBLE}]{{0,200}}")
 
 
 class MailInput(NamedTuple):
-    """What a message is to have as a mail."""
+    """The mail fields of a message."""
 
     subject: str = ""
     format: str = ""
@@ -81,7 +80,7 @@ NO_MAIL = MailInput()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredOutcome:
-    """What became of an operation, and the effect if it was done already."""
+    """The outcome of an operation, with the effect if it was done before."""
 
     put: DeferredResult
     name: str | None = None
@@ -90,16 +89,16 @@ class DeferredOutcome:
 
 
 Telling: TypeAlias = Callable[[Store, Any], Awaitable[object]]
-"""Makes what an attempt is told of what its change has come to."""
+"""Creates the answer to a request from the result of its change."""
 
 
 def _keep_nothing(_telling: Telling) -> None:
-    """Leave it to the caller what is kept of an answer."""
+    """Leave storing the answer to the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRequestContext:
-    """An attempt with all that is needed to speak for its run."""
+    """An attempt with everything that its requests need."""
 
     store: Store
     caller: Caller
@@ -108,9 +107,9 @@ class AttemptRequestContext:
     task: Task
     speaker: AttemptRef
     channels: tuple[str, ...] = ()
-    """What messages can leave by; empty if nobody knows."""
+    """The available channels; empty if unknown."""
     keep: Callable[[Telling], None] = _keep_nothing
-    """Keeps what is told in the transaction of the change."""
+    """Stores the answer in the transaction of the change."""
 
 
 async def load_attempt_context(
@@ -120,7 +119,7 @@ async def load_attempt_context(
     channels: tuple[str, ...] = (),
     keep: Callable[[Telling], None] = _keep_nothing,
 ) -> AttemptRequestContext:
-    """Return what an attempt needs to speak; Fenced where its run is no longer its own."""
+    """Load the context of an attempt; raise Fenced if it is no longer current."""
     run = await store.read(get_run, held.run_id)
     tasks = [] if run is None else await store.read(get_tasks, [run.task_id])
     holds = run is not None and (run.state, run.epoch) == (RunState.RUNNING, held.epoch)
@@ -139,7 +138,7 @@ async def load_attempt_context(
     )  # fmt: skip
 
 
-# at once
+# immediate requests
 
 
 async def send_message(
@@ -149,9 +148,9 @@ async def send_message(
     name: str | None,
     files: tuple[Attachment, ...] = (),
 ) -> tuple[Effect, str | None]:
-    """Put a message into the outbox at once, once; a repeated one is told what became of it.
+    """Queue a message once; a repeated one returns the first outcome.
 
-    With it comes a warning, if it will not leave the outbox.
+    Also returns a warning if the message cannot be sent.
     """
     delivery, name = _message(speech, text, _target(speech, to), name, NO_MAIL, files)
     warning = warning_of(speech, delivery)
@@ -166,7 +165,7 @@ async def send_message(
 
 
 async def record_effect(speech: AttemptRequestContext, name: str, result: object) -> Effect:
-    """Keep what came of something the program did itself, unless that is kept already."""
+    """Store the result of an action of the program, unless one is stored already."""
     text = task_state.encode("result", result)
 
     async def recorded(_store: Store, done: Effect) -> Effect:
@@ -188,19 +187,21 @@ async def ask_user(
     default: str | None = None,
     action: object = None,
 ) -> WaitingForAnswer:
-    """Note what the attempt asks; its run waits for the answer as soon as the program has ended."""
+    """Store a question; the run waits for the answer when the program has ended."""
     wait = DEFAULT_WAIT if expires_in is None else expires_in
     if not MIN_WAIT <= wait <= MAX_WAIT:
-        raise Invalid("expires_in", wait, "give a length from 1m to 30d")
+        raise Invalid("expires_in", wait, "give a duration from 1m to 30d")
     shown = [clean(option) for option in options]
     if action is not None:
         if shown and tuple(shown) != DECISIONS:
             raise Invalid("options", ", ".join(shown), f"an approval has {', '.join(DECISIONS)}")
         shown = list(DECISIONS)
         if default == APPROVE:
-            raise Invalid("default", default, f"silence is no approval: use {DENY}, or none")
+            raise Invalid(
+                "default", default, f"an approval cannot be the default: use {DENY}, or none"
+            )
     if not all(shown) or len(set(shown)) != len(shown):
-        raise Invalid("options", ", ".join(options), "give each once, and none that is empty")
+        raise Invalid("options", ", ".join(options), "give each option once, and no empty one")
     if default is not None and shown and default not in shown:
         raise Invalid("default", default, f"choose one of: {', '.join(shown)}")
     asked = WaitingForAnswer(
@@ -226,7 +227,7 @@ async def ask_user(
 def _words(field: str, text: str) -> str:
     shown = clean(text).strip()
     if not 0 < len(shown) <= MAX_QUESTION:
-        raise Invalid(field, text, f"needs 1 to {MAX_QUESTION} characters that can be seen")
+        raise Invalid(field, text, f"needs 1 to {MAX_QUESTION} visible characters")
     return shown
 
 
@@ -235,11 +236,11 @@ def _action(speech: AttemptRequestContext, action: object) -> str:
     return action_text(action, run=run.id, attempt=run.epoch, task=task.name, space=task.space)
 
 
-# when it has succeeded
+# deferred requests
 
 
 async def defer_state(speech: AttemptRequestContext, key: str, value: object) -> DeferredOutcome:
-    """Keep a value for the task when the run has succeeded."""
+    """Store a value for the task when the run succeeds."""
     task_state.check_word("key", key, task_state.LONGEST_KEY)
     text = task_state.encode("value", value)
     if await speech.store.read(get_state, speech.task.id, key) is None:
@@ -249,7 +250,7 @@ async def defer_state(speech: AttemptRequestContext, key: str, value: object) ->
 
 
 async def defer_forgetting(speech: AttemptRequestContext, key: str) -> DeferredOutcome:
-    """Forget a value of the task when the run has succeeded."""
+    """Delete a value of the task when the run succeeds."""
     task_state.check_word("key", key, task_state.LONGEST_KEY)
     data = json.dumps({"key": key})
     return await _defer(speech, DeferredOperation(kind=DeferredKind.FORGET, data=data))
@@ -258,7 +259,7 @@ async def defer_forgetting(speech: AttemptRequestContext, key: str) -> DeferredO
 async def defer_seen(
     speech: AttemptRequestContext, items: Sequence[tuple[str, str, object]]
 ) -> DeferredOutcome:
-    """Count items as seen once more when the run has succeeded."""
+    """Mark items as seen when the run succeeds."""
     data = json.dumps({"items": task_state.seen_rows(items)})
     name = effect_name("seen", data)
     return await _defer(speech, DeferredOperation(kind=DeferredKind.SEEN, data=data, name=name))
@@ -272,7 +273,7 @@ async def defer_message(
     mail: MailInput = NO_MAIL,
     files: tuple[Attachment, ...] = (),
 ) -> DeferredOutcome:
-    """Send a message when the run has succeeded."""
+    """Send a message when the run succeeds."""
     return await _defer_to(speech, text, _target(speech, to), name, mail, files)
 
 
@@ -298,19 +299,19 @@ async def _defer_to(
 def warning_of(
     speech: AttemptRequestContext, delivery: NewDelivery, mail: MailInput = NO_MAIL
 ) -> str | None:
-    """Return why a message will not be sent, or what is dropped of one that is no mail."""
+    """Return why a message cannot be sent, or which mail fields are dropped."""
     if not _leads(speech, f"{delivery.channel}:"):
         known = ", ".join(speech.channels)
         return f"there is no channel {delivery.channel!r}: it will not be sent; use {known}"
     if delivery.mail is not None or mail == NO_MAIL:
         return None
-    return f"{delivery.channel} takes no mail: the text is sent, subject and format are dropped"
+    return f"{delivery.channel} does not support mail: the text is sent without subject and format"
 
 
 async def defer_alert(
     speech: AttemptRequestContext, text: str, name: str | None
 ) -> DeferredOutcome:
-    """Alert people when the run has succeeded: where its results go, or else in its thread."""
+    """Send an alert when the run succeeds, to the target of the task or its thread."""
     places = (speech.task.policy.deliver_to, _thread(speech))
     to = next((place for place in places if place and _leads(speech, place)), NOWHERE)
     return await _defer_to(speech, text, to, name or effect_name("alert", text))
@@ -325,16 +326,16 @@ async def spawn_subtask(
     priority: int | None = None,
     payload: object = None,
 ) -> DeferredOutcome:
-    """Queue work for an agent when the run has succeeded: in its pool, its thread, its walls."""
+    """Queue work for an agent when the run succeeds, with the same pool, thread and isolation."""
     check_main(speech.caller)
     run, store = speech.run, speech.store
     facts = await store.read(get_open_runs, [run.id])
     depth = facts[0].depth + 1 if facts else 1
     if depth > DEEPEST_SUBTASK:
-        message = f"subtasks may follow each other {DEEPEST_SUBTASK} deep: do the work in this run"
+        message = f"subtasks can be nested {DEEPEST_SUBTASK} deep: do the work in this run"
         raise Conflict(message)
     if not instructions.strip():
-        raise Invalid("instructions", instructions, "say what is to be done")
+        raise Invalid("instructions", instructions, "describe the work")
     owner = await tasks.task_for(store, speech.caller, TaskKind.AGENT, speech.task.space)
     spec = {**_handed_down(speech), "instructions": instructions}
     errand = resolve_agent(agents, TaskKind.AGENT, spec)
@@ -365,7 +366,7 @@ async def spawn_subtask(
 
 
 def _handed_down(speech: AttemptRequestContext) -> dict[str, Any]:
-    """Return what the parent is, as far as a subtask is it too; a run may have brought its own."""
+    """Return the spec that a subtask inherits; a one-off run has its own."""
     spec: Mapping[str, Any] = speech.task.spec
     if (
         speech.task.origin == task_spec.ONE_OFF_ORIGIN
@@ -421,15 +422,15 @@ def _message(
 
 
 def _target(speech: AttemptRequestContext, to: str | None) -> str:
-    """Return where a message goes: to its thread, or else where the results of its task go.
+    """Return the target of a message: the thread, or the target of the task.
 
-    One of the two that a channel leads to comes first. Only `main` speaks to others; an attempt of
-    a member speaks where its own run is heard.
+    The first of the two that a channel serves takes precedence. Only `main` can send to other
+    targets.
     """
     own = [target for target in (_thread(speech), speech.task.policy.deliver_to) if target]
     if to is None:
         if not own:
-            advice = "the run has no thread and its task delivers nowhere: name a channel:target"
+            advice = "the run has no thread and its task no target: name a channel:target"
             raise Invalid("to", "", advice)
         to = next((place for place in own if _leads(speech, place)), own[0])
     if _TARGET.fullmatch(to) is None:
@@ -454,20 +455,22 @@ def _thread(speech: AttemptRequestContext) -> str | None:
 
 MAX_FILES = 10
 LARGEST = 25 * 1024 * 1024
-"""Of all files of a message together."""
+"""Total size of the files of a message."""
 CHUNK = 1024 * 1024
 
 
 async def attach_files(
     artifacts: ArtifactStore | None, space: str, run_id: int, names: Sequence[str]
 ) -> tuple[Attachment, ...]:
-    """Return what is enclosed under these names, in their order."""
+    """Return the attachments with these names, in their order."""
     if not names:
         return ()
     if len(names) > MAX_FILES or len(set(names)) != len(names):
         raise Invalid("files", ", ".join(names), f"name at most {MAX_FILES} files, each once")
     if artifacts is None:
-        raise Unavailable("files can be enclosed only where the run is: ask the daemon of its home")
+        raise Unavailable(
+            "files can be attached only on the machine of the run: use the daemon of its home"
+        )
     return await asyncio.to_thread(_enclosed, artifacts, space, run_id, names)
 
 
@@ -484,7 +487,7 @@ def _enclosed(
 
 
 def _read(opened: OpenArtifact, most: int) -> Attachment:
-    """Read a file that its program may still be writing, as far as it may be enclosed."""
+    """Read a file that its program may still be writing, up to the limit."""
     name, digest, size = opened.artifact.name, hashlib.sha256(), 0
     with opened.file as file:
         while chunk := file.read(CHUNK):

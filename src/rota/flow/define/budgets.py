@@ -1,4 +1,4 @@
-"""Set budgets, and see what a day has used of them."""
+"""Budgets of tasks and spaces, and their usage today."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_HISTORY = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
-    """A budget as it stands today; one for each run has no day."""
+    """A budget with its usage today; a budget for each run has no day."""
 
     scope: BudgetScope
     caps: BudgetCaps
@@ -45,7 +45,7 @@ class BudgetStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetReport:
-    """Everything that holds for a task or a space, on the day that it is there."""
+    """All budgets of a task or a space for the current day."""
 
     day: str
     budgets: list[BudgetStatus]
@@ -60,7 +60,7 @@ async def set_task_budget(
     caps: BudgetCaps,
     agents: AgentRegistry | None = None,
 ) -> BudgetReport:
-    """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
+    """Set the budget of a task, for each run or for each day; without caps it is removed."""
     if caps and not USABLE[task.kind]:
         raise Invalid("task", task.name, "a callable has no budget: give this task a timeout")
     for unit in unusable_caps(task.kind, caps):
@@ -73,7 +73,7 @@ async def set_task_budget(
 
 
 def check_priced(agents: AgentRegistry, spec: Mapping[str, Any], caps: BudgetCaps) -> None:
-    """Refuse a budget of money for an agent of which nobody would know what it costs."""
+    """Refuse a cost budget for an agent whose cost is unknown."""
     agent = agents.named(spec.get("agent"))
     tells, model = agent.abilities.money, spec.get("model")
     why = unpriced_models(agent.name, model, agents.prices, tells=tells)
@@ -84,7 +84,7 @@ def check_priced(agents: AgentRegistry, spec: Mapping[str, Any], caps: BudgetCap
 async def set_space_budget(
     store: Store, caller: Caller, space: str, caps: BudgetCaps
 ) -> BudgetReport:
-    """Set what a space may use in a day; only who acts for everybody may."""
+    """Set the daily budget of a space; only a `main` space may do so."""
     check_space(caller, space)
     check_main(caller)
     found = await store.read(find_space, space)
@@ -93,7 +93,7 @@ async def set_space_budget(
 
 
 async def task_accounts(store: Store, task: Task) -> BudgetReport:
-    """Return what holds for the runs of a task today, and what one usually uses."""
+    """Return the budgets of a task with today's usage and its average usage."""
     space = await store.read(find_space, task.space)
     caps = await store.read(budgets_for_task, task.id, task.space_id)
     day = _today(store, space)
@@ -107,7 +107,7 @@ async def task_accounts(store: Store, task: Task) -> BudgetReport:
 
 
 async def space_accounts(store: Store, caller: Caller, name: str) -> BudgetReport:
-    """Return what a space may use and has used today."""
+    """Return the budget of a space with today's usage."""
     check_space(caller, name)
     space = await store.read(find_space, name)
     caps = (await store.read(budgets_for_task, 0, space.id)).get(BudgetScope.SPACE, NO_CAPS)
@@ -119,7 +119,7 @@ async def space_accounts(store: Store, caller: Caller, name: str) -> BudgetRepor
 
 
 async def forecast_of(store: Store, task: Task) -> UsageForecast | None:
-    """Return what a run of a task will probably use; None if nothing is known."""
+    """Return the expected usage of a run; None if it is unknown."""
     if not USABLE[task.kind]:
         return None
     history = usage_history if task.kind is TaskKind.AGENT else duration_history

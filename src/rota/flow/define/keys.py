@@ -29,14 +29,14 @@ async def create_key(
     scopes: frozenset[KeyScope],
     expires_at: datetime | None = None,
 ) -> tuple[Key, str]:
-    """Make a key for a space; return it with its token, which nobody can show again."""
+    """Create a key for a space; return it with its token, which is not stored."""
     check_space(caller, space)
     if not (0 < len(name) <= MAX_NAME and name.isprintable()):
         raise Invalid("name", name, f"use 1 to {MAX_NAME} printable characters")
     if not scopes:
         raise Invalid("scopes", "", f"give at least one of {', '.join(KeyScope)}")
     if expires_at is not None and to_micros(expires_at) <= store.now():
-        raise Invalid("expires_at", expires_at.isoformat(), "is in the past; give a time to come")
+        raise Invalid("expires_at", expires_at.isoformat(), "is in the past; give a future time")
     if len(secret) != SECRET_BYTES:
         raise Invalid("secret", len(secret), f"needs {SECRET_BYTES} bytes")
     owner = await store.read(find_space, space)
@@ -59,14 +59,14 @@ async def create_key(
 
 
 async def list_keys(store: Store, caller: Caller, space: str | None = None) -> list[Key]:
-    """Return the keys a caller may know of, oldest first."""
+    """Return the keys that a caller may see, oldest first."""
     shown = visible_space(caller, space)
     owner = None if shown is None else (await store.read(find_space, shown)).id
     return await store.read(store_keys.list_keys, owner)
 
 
 async def revoke_key(store: Store, caller: Caller, key_id: int) -> Key:
-    """Let a key open nothing any more, at once and everywhere."""
+    """Revoke a key, effective at once and everywhere."""
     found = await find_key(store, caller, key_id)
     if found.revoked_at is None:
         await store.write(store_keys.revoke_key, key_id)
@@ -75,7 +75,7 @@ async def revoke_key(store: Store, caller: Caller, key_id: int) -> Key:
 
 
 async def find_key(store: Store, caller: Caller, key_id: int) -> Key:
-    """Return a key that a caller may know of."""
+    """Return a key that a caller may see."""
     for key in await list_keys(store, caller):
         if key.id == key_id:
             return key

@@ -1,4 +1,4 @@
-"""Write a message and queue its reader; sessions of a thread."""
+"""Store messages and queue their reader runs; sessions of a thread."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ INSTRUCTIONS = "People have written to you in this conversation. Answer them."
 
 
 class NewAttachment(NamedTuple):
-    """A file as somebody sends it; what it is may be left to its name."""
+    """A file as it was sent; its media type may be derived from its name."""
 
     name: str
     type: str | None
@@ -65,11 +65,11 @@ async def say(
     follow_up: bool = False,
     files: Sequence[NewAttachment] = (),
 ) -> ThreadMessage:
-    """Say something in a thread of a space, or send files; a thread that is new comes into being.
+    """Store a message or files in a thread of a space, and queue its reader run.
 
-    It is read by a run that is going on, if that can and it is no `follow_up`, or else by the next
-    one: of the task that answers there, or of an agent that is asked once. In a thread with a
-    trigger, what is said without it asks for nobody and is read with the next that does.
+    A running run reads it if its program accepts messages and it is no `follow_up`; otherwise the
+    next run reads it, of the task that answers in the thread or of a one-off agent. In a thread
+    with a trigger word, a message without it waits for the next one that has it.
     """
     check_space(caller, space)
     if len(body) > MAX_MESSAGE or not (body or files):
@@ -98,7 +98,7 @@ async def say(
 
 
 def _checked(files: Sequence[NewAttachment]) -> tuple[NewFile, ...]:
-    """Return files as they are kept, or refuse them."""
+    """Return validated files."""
     if len(files) > MAX_FILES:
         raise Invalid("files", len(files), f"send at most {MAX_FILES} with a message")
     if (size := sum(len(file.content) for file in files)) > MAX_FILES_BYTES:
@@ -122,13 +122,13 @@ def _errand(agents: AgentRegistry, agent: str | None) -> dict[str, Any]:
 
 
 async def _answering(store: Store, thread: Thread) -> Task | None:
-    """Return the task that answers in a thread; its own first, else the oldest that wants to."""
+    """Return the task that answers in a thread: its own, or the oldest with `answers`."""
     found = [] if thread.task_id is None else await store.read(get_tasks, [thread.task_id])
     return found[0] if found else None
 
 
 async def check_thread(store: Store, caller: Caller, thread: str, space: str) -> None:
-    """Refuse a thread that is not there for a caller."""
+    """Raise NotFound for a thread that the caller may not see."""
     check_space(caller, space)
     owner = await store.read(find_space, space)
     if await store.read(find_thread_space, thread) != owner.id:
@@ -141,7 +141,7 @@ MOST_AGENTS = 100
 async def find_session(
     store: Store, caller: Caller, session_id: int, thread: str | None = None
 ) -> AgentSession:
-    """Return a session; one of another space, or not of the thread, is not there at all."""
+    """Return a session; one of another space or thread is not found."""
     found = await store.read(get_session, session_id)
     if found is None or not may_act_for(caller, found.space):
         raise NotFound("session", session_id, "see `rota session list`")
@@ -153,7 +153,7 @@ async def find_session(
 async def current_of(
     store: Store, caller: Caller, thread: str, space: str, agent: str | None
 ) -> list[AgentSession]:
-    """Return what the next run of a thread would go on in, one session for each agent."""
+    """Return the current sessions of a thread, one for each agent."""
     await check_thread(store, caller, thread, space)
     wanted = SessionFilter(
         space=space, thread=thread, agent=agent, archived=False, limit=MOST_AGENTS
@@ -164,14 +164,14 @@ async def current_of(
 async def archive(
     store: Store, caller: Caller, meant: Sequence[AgentSession], title: str | None
 ) -> list[AgentSession]:
-    """Put sessions aside and return them as they are then."""
+    """Archive sessions and return them."""
     for session in meant:
         await store.write(archive_session, session.id, title)
     return [await find_session(store, caller, session.id) for session in meant]
 
 
 async def clear(store: Store, meant: Sequence[AgentSession]) -> None:
-    """Forget sessions."""
+    """Clear sessions."""
     for session in meant:
         await store.write(clear_session, session.id)
 
@@ -179,7 +179,7 @@ async def clear(store: Store, meant: Sequence[AgentSession]) -> None:
 async def resume(
     store: Store, caller: Caller, meant: AgentSession, title: str | None
 ) -> AgentSession:
-    """Let the next run go on in a session."""
+    """Make a session the current one."""
     if not await store.write(resume_session, meant.id, title):
         raise NotFound("session", meant.id, "it was cleared meanwhile")
     return await find_session(store, caller, meant.id)

@@ -22,7 +22,7 @@ from rota.store.tasks import find_space
 
 _PLACE = re.compile(rf"([A-Za-z0-9_]+):([^{CONTROLS}{INVISIBLE}]{{0,200}})")
 MOST_PREFERENCES = 20
-"""How many preferences a space may have: each is a message for every run that fails."""
+"""Maximum targets of a space; each gets a message for every failed run."""
 
 
 async def set_preference(
@@ -35,7 +35,7 @@ async def set_preference(
     *,
     usual: bool,
 ) -> NotificationTarget:
-    """Tell a space in a place of what needs a person, from a level up."""
+    """Set a notification target of a space with its level."""
     check_space(caller, space)
     channel, target = _place(to)
     if channel not in channels:
@@ -52,7 +52,7 @@ async def set_preference(
 
 
 async def remove_preference(store: Store, caller: Caller, space: str, to: str) -> None:
-    """Tell a space no more in a place."""
+    """Remove a notification target of a space."""
     check_space(caller, space)
     owner = await store.read(find_space, space)
     channel, _, target = to.partition(":")
@@ -63,7 +63,7 @@ async def remove_preference(store: Store, caller: Caller, space: str, to: str) -
 async def list_preferences(
     store: Store, caller: Caller, space: str | None
 ) -> list[NotificationTarget]:
-    """Return the preferences of a space, or of every one that the caller sees."""
+    """Return the notification targets of a space, or of all visible spaces."""
     seen = visible_space(caller, space)
     return await store.read(
         list_notification_targets, None if seen is None else (await store.read(find_space, seen)).id
@@ -71,17 +71,14 @@ async def list_preferences(
 
 
 async def default_target(store: Store, space_id: int) -> str | None:
-    """Return where the results of tasks go that are created without a place of their own."""
+    """Return the default target for results of new tasks."""
     return next(
         (p.to for p in await store.read(list_notification_targets, space_id) if p.usual), None
     )
 
 
 async def check_target(store: Store, caller: Caller, space: str, to: str, field: str) -> None:
-    """Refuse to let a space speak in a thread of another, as if that were not there.
-
-    Who acts for everybody may.
-    """
+    """Refuse a thread of another space as not found, unless the caller acts for all spaces."""
     if caller.role is SpaceRole.MAIN:
         return
     owner = await store.read(thread_owner, to)
@@ -92,9 +89,9 @@ async def check_target(store: Store, caller: Caller, space: str, to: str, field:
 async def check_channel(
     store: Store, channels: Sequence[str], to: str, own: str | None, field: str
 ) -> None:
-    """Refuse a place that nothing leads to: neither a channel that there is, nor a conversation.
+    """Refuse a target that is neither of an existing channel nor a thread.
 
-    A conversation is one that is known, or the `own` one that comes into being with the task.
+    A thread must exist, or be the `own` one that is created with the task.
     """
     channel = to.partition(":")[0]
     if channel in channels or to == own or await store.read(thread_owner, to) is not None:
@@ -103,17 +100,17 @@ async def check_channel(
 
 
 def warn_unreachable_target(to: str | None, channels: Sequence[str]) -> str | None:
-    """Return why nobody is sent what goes to a place, if no channel leads there."""
+    """Return a warning if no channel serves a target."""
     if to is None or not channels or to.partition(":")[0] in channels:
         return None
     return (
-        f"no channel leads to {to}: what goes there is sent to nobody, and stays with the runs; "
+        f"no channel serves {to}: nothing is sent there, and results stay with the runs; "
         f"use {', '.join(channels)}"
     )
 
 
 def unknown_channel(field: str, to: str, channel: str, channels: Sequence[str]) -> Invalid:
-    """Return the refusal of a channel that there is none of."""
+    """Return the error for an unknown channel."""
     return Invalid(field, to, f"there is no channel {channel!r}: use {', '.join(channels)}")
 
 

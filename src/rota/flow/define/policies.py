@@ -1,4 +1,4 @@
-"""What the policy of a task may say."""
+"""Validation of task policies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_WORD = 128
 
 
 def check_policy(policy: Policy) -> None:
-    """Refuse a policy that makes no sense, naming the field and what to do."""
+    """Refuse an invalid policy, naming the field and a correction."""
     retry = policy.retry
     _between("retry.attempts", retry.attempts, 1, MOST_ATTEMPTS)
     _check_duration("retry.base", retry.base)
@@ -50,11 +50,11 @@ def check_policy(policy: Policy) -> None:
 
 
 def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
-    """Refuse what would let the runs of one conversation overlap."""
+    """Refuse options with which runs of one session could overlap."""
     if read_session_context(spec) is SessionContext.ISOLATED:
         return
     if policy.lane is not None:
-        advice = "the context group has the lane of its thread; leave this out"
+        advice = "runs with the context group use the lane of their thread; leave this out"
         raise Invalid("lane", policy.lane, advice)
     if policy.overlap is Overlap.ALLOW:
         advice = "runs of one session cannot overlap; leave this out, or use the context isolated"
@@ -62,15 +62,13 @@ def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
 
 
 def check_timeouts(policy: Policy, kind: TaskKind) -> None:
-    """Refuse for a callable what only a program can be held to."""
+    """Refuse options for a callable that only programs support."""
     if kind is not TaskKind.PYTHON:
         return
     if policy.idle_timeout is not None:
-        raise Invalid(
-            "idle_timeout", policy.idle_timeout, "a callable writes nothing: give it a timeout"
-        )
+        raise Invalid("idle_timeout", policy.idle_timeout, "a callable has no output: use timeout")
     if policy.grace is not None:
-        raise Invalid("grace", policy.grace, "only programs have one: leave it out")
+        raise Invalid("grace", policy.grace, "only programs support this: leave it out")
 
 
 def _between(field: str, value: float, least: float, most: float) -> None:
@@ -80,7 +78,7 @@ def _between(field: str, value: float, least: float, most: float) -> None:
 
 def _check_duration(field: str, value: timedelta) -> None:
     if not timedelta() < value <= LONGEST:
-        raise Invalid(field, value, "must be longer than nothing and at most 366 days")
+        raise Invalid(field, value, "must be longer than 0 s and at most 366 days")
 
 
 def _check_optional_duration(field: str, value: timedelta | None) -> None:
@@ -89,33 +87,36 @@ def _check_optional_duration(field: str, value: timedelta | None) -> None:
 
 
 OF_PROGRAMS = frozenset({"output"})
-"""What scripts may want, too."""
+"""Agent options that scripts support as well."""
 OF_AGENTS = ("agent", *(wish for wish in AGENT_FIELDS if wish not in OF_PROGRAMS))
 
 
 def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the name of its agent, so that no setting ever moves the task.
+    """Return a spec with the name of its agent, independent of later settings.
 
-    What the agent cannot do is refused here, naming the field.
+    Raises Invalid for a field that the agent does not support.
     """
     if kind is not TaskKind.AGENT:
         stray = next((name for name in OF_AGENTS if spec.get(name) is not None), None)
         if stray is not None:
-            advice = "goes with instructions for an agent; leave it out"
+            advice = "applies only to agents with instructions; leave it out"
             raise Invalid(stray, spec[stray], advice)
         return dict(spec)
     agent = agents.named(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
     if spec.get("answers") and not spec.get("context"):
-        spec = {**spec, "context": SessionContext.GROUP.value}  # whoever answers takes part
+        spec = {
+            **spec,
+            "context": SessionContext.GROUP.value,
+        }  # a task that answers continues in the session of its thread
     agent.check(read_agent_spec(spec))
     return {**spec, "agent": agent.name}
 
 
 def _with_model(agents: AgentRegistry, agent: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a record with the model of its tier, and a cheaper one if the settings name it.
+    """Return a spec with the model of its tier, and a cheaper one if the settings define it.
 
-    Only models are kept: what the settings say of tiers later moves no task.
+    The models are stored, so later changes of the tiers have no effect.
     """
     tier = spec.get("model_tier")
     if tier is not None:
@@ -133,11 +134,11 @@ NAMES = tuple(f.name for f in fields(Policy))
 
 
 def policy_from(options: Mapping[str, object], base: Policy | None = None) -> Policy:
-    """Return a policy with these options set; refuse unknown ones by name."""
+    """Return a policy with these options; refuse unknown ones."""
     changes: dict[str, Any] = {}
     for name, value in options.items():
         if name not in NAMES:
-            raise Invalid(name, value, f"no such option; there are {', '.join(NAMES)}")
+            raise Invalid(name, value, f"unknown option; the options are {', '.join(NAMES)}")
         changes[name] = _read(name, value)
     policy = replace(base or Policy(), **changes)
     check_policy(policy)

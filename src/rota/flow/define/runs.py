@@ -58,7 +58,7 @@ MAX_ANSWER = 16 * 1024
 MOST_BACKFILLED = 1_000
 
 Deciding: TypeAlias = Callable[[Run, ControlRequest], Awaitable[ApprovedAction]]
-"""Says what is done for an action that a run asked Rota for."""
+"""Returns the approved action of a control request."""
 
 
 def encode_payload(payload: object) -> str:
@@ -69,7 +69,7 @@ def encode_payload(payload: object) -> str:
         raise Invalid("payload", payload, f"must be plain JSON values ({fault})") from None
     if len(text) > MAX_PAYLOAD_BYTES // 4 and len(text.encode()) > MAX_PAYLOAD_BYTES:
         advice = (
-            f"has {len(text.encode())} bytes, at most {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
+            f"has {len(text.encode())} bytes, at most {MAX_PAYLOAD_BYTES} (256 KiB) are allowed: "
             "store the data elsewhere and pass its name"
         )
         raise Invalid("payload", text, advice)
@@ -79,7 +79,7 @@ def encode_payload(payload: object) -> str:
 def check_key(key: str | None) -> str | None:
     """Refuse an empty or overlong key."""
     if key is not None and not 0 < len(key) <= LONGEST_KEY:
-        raise Invalid("key", key, f"use 1 to {LONGEST_KEY} characters, or none at all")
+        raise Invalid("key", key, f"use 1 to {LONGEST_KEY} characters, or leave it out")
     return key
 
 
@@ -92,7 +92,7 @@ async def run_now(
     payload: object = None,
     key: str | None = None,
 ) -> Enqueued:
-    """Queue a run of a task at once, even of a disabled one; its schedules do not move."""
+    """Queue a run of a task at once, even of a disabled one; its schedules do not change."""
     task = await get_task(store, caller, name, space)
     return await enqueue(store, task, payload, key=key, source=RunSource.MANUAL)
 
@@ -113,16 +113,16 @@ async def enqueue(
 
 
 def batch_of(template: NewRun, payload: object, key: str | None = None) -> RunBatch:
-    """Return one run to be queued, or refuse its payload or its key."""
+    """Return a batch with one run, or refuse its payload or key."""
     keys = [] if key is None else [check_key(key)]
     return RunBatch(template=template, payloads=[encode_payload(payload)], keys=keys)
 
 
 async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
-    """Queue a new run with what a finished one was given."""
+    """Queue a new run with the input of a finished one."""
     run = await find_run(store, caller, run_id)
     if run.state not in FINISHED:
-        raise IllegalMove(run.state, "be tried again: it has not ended")
+        raise IllegalMove(run.state, "be retried: it has not ended")
     tasks = await store.read(get_tasks, [run.task_id])
     if not tasks or tasks[0].deleted_at is not None:
         raise NotFound("task", run.task, "it was deleted; create it again first")
@@ -134,7 +134,7 @@ async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
             requeue_reader, run.id, RunBatch(template=template, payloads=[run.payload])
         )
         if again is None:
-            raise IllegalMove(run.state, "be tried again: what it was to read was read")
+            raise IllegalMove(run.state, "be retried: its messages have been read")
         return Enqueued(run_id=again)
     return await enqueue(store, tasks[0], payload, source=RunSource.MANUAL)
 
@@ -142,7 +142,7 @@ async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
 def make_template(
     task: Task, source: RunSource, now: int, at: datetime | None = None, priority: int | None = None
 ) -> NewRun:
-    """Return what runs of a task have in common, as its policy wants them queued."""
+    """Return the common part of runs of a task according to its policy."""
     return new_run(
         task.id,
         task.space_id,
@@ -160,9 +160,9 @@ def make_template(
 async def queue(
     store: Store, batches: Sequence[RunBatch], connection: object = None
 ) -> list[list[Enqueued]]:
-    """Queue runs, or raise Conflict when a key stands for another payload.
+    """Queue runs, or raise Conflict for a known key with another payload.
 
-    With a connection of the caller's own, the runs belong to the transaction it is in.
+    With a connection of the caller, the runs belong to its transaction.
     """
     for batch in batches:
         if batch.keys and len(batch.keys) != len(batch.payloads):
@@ -184,7 +184,7 @@ def _refuse_conflict(batch: RunBatch, results: Sequence[Enqueued]) -> None:
 
 
 def check_conflict(key: str | None, outcome: Enqueued) -> None:
-    """Refuse a key that stands for a run with another payload."""
+    """Raise Conflict if the key belongs to a run with another payload."""
     if outcome.conflict:
         message = (
             f"the key {key!r} belongs to run {outcome.run_id}, "
@@ -196,10 +196,10 @@ def check_conflict(key: str | None, outcome: Enqueued) -> None:
 async def backfill(
     store: Store, caller: Caller, name: str, start: datetime, end: datetime, space: str = "main"
 ) -> list[RunId]:
-    """Queue a run for every slot of a span that has none; slots that ran are left alone.
+    """Queue a run for every slot of a span that has none.
 
-    Slots to come belong to it where they were planned already, by a clock that was ahead: their
-    runs begin when they are due.
+    Future slots are included if a clock that was ahead has planned them already; their runs start
+    when they are due.
     """
     task = await get_task(store, caller, name, space)
     if end <= start:
@@ -231,12 +231,12 @@ async def backfill(
 
 
 def created(outcomes: Sequence[Sequence[Enqueued]]) -> list[RunId]:
-    """Return the runs that are new."""
+    """Return the ids of new runs."""
     return [o.run_id for results in outcomes for o in results if o.created]
 
 
 async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) -> Run:
-    """End a run that has not begun, or ask whoever works on it to stop."""
+    """Cancel a queued run, or ask the worker of a running one to stop it."""
     run = await find_run(store, caller, run_id)
     if run.state in FINISHED:
         raise IllegalMove(run.state, "be cancelled: it has ended already")
@@ -247,7 +247,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
             return asked
         return await cancel_run(
             store, caller, run_id, chance
-        )  # it went back to the queue meanwhile
+        )  # it was returned to the queue meanwhile
     report = AttemptReport(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
     standing = [
         facts for facts in await store.read(get_open_runs, [run.id]) if facts.state is run.state
@@ -259,7 +259,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
 
 
 async def end_of(store: Store, run: Run, why: str, chance: Random) -> Settlement:
-    """Return how a run ends that is cancelled while it stands in the queue."""
+    """Return the settlement of a queued run that is cancelled."""
     if run.state in FINISHED:
         raise IllegalMove(run.state, "be cancelled: it has ended already")
     facts = [
@@ -277,10 +277,10 @@ async def answer_question(
     seen: str | None = None,
     decide: Deciding | None = None,
 ) -> Run:
-    """Give a question its one answer; the run goes on in the queue.
+    """Answer a question once; its run continues in the queue.
 
-    Only people answer. A decision about an action names the hash of what was `seen`. What Rota does
-    itself of what is approved is said by `decide`, and happens in the transaction of the answer.
+    Only people answer. The decision about an action contains the hash of the shown text, `seen`.
+    `decide` returns the action that Rota executes in the transaction of the answer.
     """
     check_person(caller)
     question = await store.read(get_question, question_id)
@@ -315,13 +315,13 @@ async def answer_question(
 async def _deed(
     run: Run, question: Question, now: int, decide: Deciding | None
 ) -> ApprovedAction | None:
-    """Return what Rota does itself when a question is approved."""
+    """Return the action that Rota executes when the question is approved."""
     control = control_of(question)
     if control is None:
         return None
     check_in_time(control, question, now)
     if decide is None:
-        message = f"question {question.id} asks Rota to do something: use `rota answer {run.id}`"
+        message = f"question {question.id} requests an action by Rota: use `rota answer {run.id}`"
         raise Unavailable(message)
     return await decide(run, control)
 

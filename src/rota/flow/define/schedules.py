@@ -1,4 +1,4 @@
-"""Declare, replace and drop schedules."""
+"""Declare, replace and delete schedules."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rota.timing.timetable import timetable
 KINDS = ("cron", "every", "rrule", "at", "times", "words")
 MAX_CREATED_SCHEDULES = 1_000
 SHORTEST = timedelta(seconds=1)
-"""The shortest interval that is taken from people, agents and programs: less is a typing error."""
+"""The shortest interval for people, agents and programs; a shorter one is a typing error."""
 TOO_SHORT = 'at most once a second: use "1s" or longer; "1m" is a minute'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """When a task is to run, as a caller says it; exactly one of the first six is given.
+    """A requested schedule; exactly one of the first six fields is given.
 
-    No door sets `shortest`: what tests Rota itself may ask for intervals of milliseconds.
+    No interface sets `shortest`: tests of Rota use intervals of milliseconds.
     """
 
     cron: str | None = None
@@ -52,12 +52,12 @@ class ScheduleSpec:
 
     @property
     def kinds(self) -> list[str]:
-        """Return which of the six were given."""
+        """Return which of the six fields are given."""
         return [kind for kind in KINDS if getattr(self, kind) is not None]
 
 
 def build_rule(wish: ScheduleSpec, timezone: str, now: datetime, begun: datetime) -> Rule:
-    """Return the rule a wish describes, for a schedule that was first declared at `begun`."""
+    """Return the rule of a spec, for a schedule that was first declared at `begun`."""
     rule = _rule_from(wish, timezone, now, begun)
     if rule.kind is RuleKind.INTERVAL and parse_duration(rule.expression) < wish.shortest:
         said = wish.words or wish.every
@@ -73,7 +73,7 @@ def _rule_from(wish: ScheduleSpec, timezone: str, now: datetime, begun: datetime
         raise Invalid("schedule", " and ".join(given) or "nothing", advice)
     options = {**wish.options, "timezone": wish.timezone or timezone}
     if wish.weekdays and given != ["times"]:
-        raise Invalid("weekdays", wish.weekdays, "go only with times")
+        raise Invalid("weekdays", wish.weekdays, "requires times")
     match given[0]:
         case "cron":
             return rule_builders.cron(wish.cron or "", **options)
@@ -92,7 +92,7 @@ def _rule_from(wish: ScheduleSpec, timezone: str, now: datetime, begun: datetime
 
 
 def _moment(at: str | datetime, now: datetime, timezone: str) -> str | datetime:
-    """Return an instant; one that is said as `in 20 minutes` counts from now."""
+    """Return an instant; `in 20 minutes` counts from now."""
     if not isinstance(at, str) or not at.strip().lower().startswith("in "):
         return at
     said = natural_language.read(at, now=now, timezone=timezone)
@@ -108,11 +108,10 @@ async def put_schedule(
     space: str = "main",
     name: str = "default",
 ) -> StoredSchedule:
-    """Declare a schedule by name; the same wish again changes nothing.
+    """Declare a schedule by name; the same spec again changes nothing.
 
-    A new or changed schedule starts from now and never fires for the past, but for a past instant
-    that was asked for. Its generation rises when the rule's kind, expression, zone or anchor
-    changes.
+    A new or changed schedule starts now and does not fire for the past, except for a requested past
+    instant. Its generation increases when kind, expression, zone or anchor of the rule changes.
     """
 
     async def put() -> StoredSchedule:
@@ -123,7 +122,7 @@ async def put_schedule(
             return await store.write(store_tasks.put_schedule, record)
         found = await store.read(find_schedule, task.id, name)
         if found is None:
-            raise NotFound("schedule", name, "it was dropped at the same moment: try again")
+            raise NotFound("schedule", name, "it was deleted meanwhile: try again")
         return found
 
     return await retry_if_stale(put)
@@ -132,10 +131,9 @@ async def put_schedule(
 async def prepare_schedule(
     store: Store, owner: Space, task_name: str, task: Task | None, wish: ScheduleSpec, name: str
 ) -> dict[str, Any] | None:
-    """Return what is to be written for a wish, or None if it stands there already.
+    """Return what to write for a spec, or None if it is stored already.
 
-    Everything is checked and nothing is changed but that what was due is planned; the task may not
-    exist yet.
+    Everything is validated, and due slots are planned. The task need not exist yet.
     """
     check_name("schedule", name)
     now = from_micros(store.now())
@@ -164,7 +162,7 @@ async def prepare_schedule(
 
 
 def _begin(found: StoredSchedule, now: datetime) -> datetime:
-    """Return where a changed schedule begins: what was planned, maybe since `now`, stays so."""
+    """Return when a changed schedule starts: after the slots that are planned already."""
     return max(now, found.cursor)
 
 
@@ -173,9 +171,9 @@ async def _find(store: Store, task: Task | None, name: str) -> StoredSchedule | 
 
 
 def _unchanged(found: StoredSchedule, wish: ScheduleSpec, timezone: str, begun: datetime) -> bool:
-    """Whether a wish describes the rule that stands there, also one that is not taken any more.
+    """Return whether a spec describes the stored rule, even one that is no longer valid.
 
-    A past `at` counts as the same wish.
+    A past `at` counts as the same spec.
     """
     again = replace(wish, allow_past=True) if wish.at is not None else wish
     rule = _rule_from(again, timezone, begun, begun)
@@ -183,7 +181,7 @@ def _unchanged(found: StoredSchedule, wish: ScheduleSpec, timezone: str, begun: 
 
 
 def _set_aside(found: StoredSchedule) -> bool:
-    """Whether the rule that stands there could not be evaluated; then it may not even be read."""
+    """Return whether the stored rule is quarantined, and may be unreadable."""
     return found.state is ScheduleState.QUARANTINED
 
 
@@ -217,7 +215,7 @@ async def _check_count(store: Store, task_id: int) -> None:
 async def drop_schedule(
     store: Store, caller: Caller, task_name: str, space: str = "main", name: str = "default"
 ) -> StoredSchedule:
-    """Take a schedule out of use; its history stays."""
+    """Delete a schedule; its history stays."""
 
     async def drop() -> StoredSchedule:
         task = await get_task(store, caller, task_name, space)

@@ -1,4 +1,4 @@
-"""Spaces, limits, and the pause of everything."""
+"""Spaces, limits, and the pause of all work."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
 async def create_space(store: Store, caller: Caller, name: str, timezone: str) -> Space:
-    """Create a space that may act only for itself."""
+    """Create a member space."""
     check_space(caller, name)
     if not NAME.fullmatch(name):
-        advice = "use 1 to 64 small letters, digits and _ . -, beginning with a letter or digit"
+        advice = "use 1 to 64 lowercase letters, digits and _ . -, beginning with a letter or digit"
         raise Invalid("name", name, advice)
     where = zone(timezone)
     try:
@@ -38,7 +38,7 @@ async def create_space(store: Store, caller: Caller, name: str, timezone: str) -
 
 
 async def set_space(store: Store, caller: Caller, name: str, timezone: str) -> Space:
-    """Change a space's time zone; schedules that exist keep theirs."""
+    """Change the time zone of a space; existing schedules keep theirs."""
     check_space(caller, name)
     where = zone(timezone)
     await store.read(find_space, name)
@@ -49,14 +49,14 @@ LONGEST_GROUP = 128
 
 
 async def list_limits(store: Store, caller: Caller) -> list[tuple[Limit, str]]:
-    """Return every limit with its key in words."""
+    """Return all limits with their keys as text."""
     _check(caller)
     names = {str(space.id): space.name for space in await store.read(list_spaces)}
     return [(limit, _words(limit, names)) for limit in await store.read(store_views.list_limits)]
 
 
 async def set_limit(store: Store, caller: Caller, wanted: Limit) -> None:
-    """Set a limit, replacing the one of its scope and key."""
+    """Set a limit, replacing that of its scope and key."""
     _check(caller)
     if wanted.rate is not None and wanted.scope is not LimitScope.GROUP:
         raise Invalid("rate", wanted.rate, "rates are for groups: give --cap")
@@ -65,7 +65,7 @@ async def set_limit(store: Store, caller: Caller, wanted: Limit) -> None:
 
 
 async def remove_limit(store: Store, caller: Caller, scope: LimitScope, key: str) -> None:
-    """Take a limit away."""
+    """Remove a limit."""
     _check(caller)
     stored = await _stored_key(store, scope, key)
     standing = {(limit.scope, limit.key) for limit in await store.read(store_views.list_limits)}
@@ -117,12 +117,12 @@ def _words(limit: Limit, names: dict[str, str]) -> str:
 
 
 async def pause_all(store: Store, caller: Caller) -> Pauses:
-    """Let nothing new begin in any process; what runs goes on, slots that come due are skipped."""
+    """Pause everything: nothing starts in any process, and due slots are skipped."""
     check_main(caller)
     return await store.write(store_plans.pause_all, caller.name)
 
 
 async def resume_all(store: Store, caller: Caller) -> Pauses:
-    """Let work begin again, from now on; what came due meanwhile is not caught up."""
+    """Resume work; slots of the pause are not caught up."""
     check_main(caller)
     return await store.write(store_plans.resume_all, caller.name)

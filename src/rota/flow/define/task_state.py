@@ -1,4 +1,4 @@
-"""Values and seen items of tasks."""
+"""State values and seen items of tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 async def put_state(
     store: Store, caller: Caller, task: str, key: str, value: object, space: str = "main"
 ) -> StateEntry:
-    """Keep a value under a key of a task, whatever stood there."""
+    """Store a value under a key of a task."""
     owner = await get_task(store, caller, task, space)
     check_word("key", key, LONGEST_KEY)
     text = encode("value", value)
@@ -38,7 +38,7 @@ async def put_state(
 async def get_state(
     store: Store, caller: Caller, task: str, key: str, space: str = "main"
 ) -> StateEntry:
-    """Return what stands under a key of a task."""
+    """Return the value of a key of a task."""
     owner = await get_task(store, caller, task, space)
     found = await store.read(store_tasks.get_state, owner.id, key)
     if found is None:
@@ -49,7 +49,7 @@ async def get_state(
 async def list_state(
     store: Store, caller: Caller, task: str, space: str = "main", *, after: str = "", most: int
 ) -> list[StateEntry]:
-    """Return what a task keeps, by key."""
+    """Return the values of a task by key."""
     owner = await get_task(store, caller, task, space)
     return await store.read(store_tasks.list_state, owner.id, after, most)
 
@@ -57,7 +57,7 @@ async def list_state(
 async def drop_state(
     store: Store, caller: Caller, task: str, key: str, space: str = "main"
 ) -> None:
-    """Forget what stands under a key of a task."""
+    """Delete the value of a key of a task."""
     owner = await get_task(store, caller, task, space)
     if not await store.write(store_tasks.drop_state, owner.id, key):
         raise NotFound("state", key, f"see `rota state list {task}`")
@@ -70,7 +70,7 @@ async def mark_seen(
     items: Sequence[tuple[str, str, object]],
     space: str = "main",
 ) -> list[SeenItem]:
-    """Count items (provider, item, data) of a task as seen once more."""
+    """Mark items (provider, item, data) of a task as seen."""
     owner = await get_task(store, caller, task, space)
     rows = seen_rows(items)
     return await store.write(store_tasks.mark_seen, owner.id, rows)
@@ -79,7 +79,7 @@ async def mark_seen(
 async def get_seen(
     store: Store, caller: Caller, task: str, provider: str, item: str, space: str = "main"
 ) -> SeenItem:
-    """Return an item as a task has seen it."""
+    """Return a seen item of a task."""
     owner = await get_task(store, caller, task, space)
     found = await store.read(store_tasks.get_seen, owner.id, provider, item)
     if found is None:
@@ -88,17 +88,17 @@ async def get_seen(
 
 
 async def check_room(store: Store, task_id: int, key: str) -> None:
-    """Refuse one more value of a task that keeps as many as it may."""
+    """Refuse another value if a task has the maximum number."""
     if await store.read(count_state, task_id) >= MOST_VALUES:
         raise Invalid("key", key, f"a task keeps at most {MOST_VALUES} values: delete some first")
 
 
 def seen_rows(items: Sequence[tuple[str, str, object]]) -> list[tuple[str, str, str]]:
-    """Return items (provider, item, data) as the store takes them, or refuse them."""
+    """Return items (provider, item, data) as rows, or refuse them."""
     if not 0 < len(items) <= MOST_ITEMS:
         raise Invalid("items", len(items), f"mark 1 to {MOST_ITEMS} items at once")
     if len({(provider, item) for provider, item, _ in items}) != len(items):
-        raise Invalid("items", len(items), "each item may be named once in a request")
+        raise Invalid("items", len(items), "name each item once in a request")
     for provider, item, _ in items:
         check_word("provider", provider, LONGEST_PROVIDER)
         check_word("item", item, LONGEST_ITEM)
@@ -106,7 +106,7 @@ def seen_rows(items: Sequence[tuple[str, str, object]]) -> list[tuple[str, str, 
 
 
 def check_word(field: str, word: str, most: int) -> None:
-    """Refuse a word that is empty, too long or not printable."""
+    """Refuse a text that is empty, too long or not printable."""
     if not (0 < len(word) <= most and word.isprintable()):
         raise Invalid(field, word, f"use 1 to {most} printable characters")
 

@@ -29,7 +29,7 @@ from rota.store.workers import list_queued_runs, list_running_runs
 
 MAX_TITLE = 200
 CODE = "code"
-"""The origin of tasks a program declares; only that program changes their policy."""
+"""The origin of tasks that a program declares; only that program changes their policy."""
 
 
 async def put_task(
@@ -53,14 +53,13 @@ async def put_task(
     channels: Sequence[str] = (),
     drops: str | None = None,
 ) -> Task:
-    """Create a task, or with `replace` bring the one of its name up to date.
+    """Create a task, or with `replace` update the one of its name.
 
-    `stood` is when the caller believes it was last changed; Stale if it was changed since. Where
-    `channels` are told, results go nowhere else.
+    `stood` is when the caller believes that the task was last changed; Stale if it has changed
+    since. With `channels`, results can go only to these.
 
-    With a wish its schedule comes into being in the same step, and the one that it `drops` goes in
-    it; if anything is wrong with either, nothing changes. A task that a program declared is changed
-    by that program only.
+    With a wish, its schedule is created in the same transaction, and `drops` is deleted in it. If
+    either is invalid, nothing changes. Only the program that declared a task can change it.
     """
     check_space(caller, space)
     check_name("name", name)
@@ -114,7 +113,7 @@ def _check_title(title: str, found: Task | None) -> None:
 
 
 def _check_standing(name: str, found: Task | None, origin: str, *, replace: bool) -> None:
-    """Refuse to change a task that is somebody else's, or that the caller did not mean."""
+    """Refuse to change a task of another origin, or one that exists already."""
     if found is None:
         check_new_name(name)
     elif not replace:
@@ -133,7 +132,7 @@ async def _schedule_of(store: Store, task: Task | None, name: str | None) -> Sto
 
 
 async def usual_policy(store: Store, space_id: int, kind: TaskKind) -> Policy:
-    """Return how a new task of a space goes about whatever is left out."""
+    """Return the default policy of a new task in a space."""
     place = await default_target(store, space_id)
     return Policy(metered=kind is not TaskKind.PYTHON, deliver_to=place)
 
@@ -152,7 +151,7 @@ async def _upstream(store: Store, space_id: int, name: str, after: After | None)
 
 
 async def enable_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
-    """Let a task's slots run again from now on; what was missed meanwhile stays missed."""
+    """Enable a task; missed slots stay missed."""
     task = await get_task(store, caller, name, space)
     if task.enabled and task.paused_until is None:
         return task
@@ -169,21 +168,21 @@ async def disable_task(
     reason: str = "",
     until: datetime | None = None,
 ) -> Task:
-    """Stop a task's slots from running, for good or until an instant.
+    """Disable a task, permanently or until an instant.
 
-    Slots that were planned and have not begun are cancelled with it; runs that were asked for stay.
+    Planned runs that have not started are cancelled; requested runs stay.
     """
     task = await get_task(store, caller, name, space)
     now = store.now()
     if until is not None and to_micros(until) <= now:
-        raise Invalid("until", until.isoformat(), "is in the past; give a time to come")
+        raise Invalid("until", until.isoformat(), "is in the past; give a future time")
     why = reason or f"{'paused' if until else 'disabled'} by {caller.name}"
     await disable(store, task, why, until)
     return await get_task(store, caller, name, space)
 
 
 class DeletedTask(NamedTuple):
-    """A task that was taken out of use, and what became of its runs."""
+    """A deleted task, with the numbers of its cancelled and running runs."""
 
     task: Task
     cancelled: Sequence[int]
@@ -197,15 +196,15 @@ async def delete_task(
     space: str = "main",
     about_to: Callable[[DeletedTask], None] | None = None,
 ) -> DeletedTask:
-    """Take a task out of use: queued runs are cancelled, running ones told to stop.
+    """Delete a task: queued runs are cancelled, running ones asked to stop.
 
-    Its history stays until retention, and its name may be used again. `about_to` is told of each
-    try what it would come to.
+    Its history stays until retention, and its name is free. `about_to` gets the outcome of each try
+    before it is committed.
     """
     task = await get_task(store, caller, name, space)
     gone = DeletedTask(task, [], [])
     done = False
-    while not done:  # what is queued meanwhile is ended too
+    while not done:  # runs that are queued meanwhile are cancelled too
         await plan_due_then_list(store, task.id, store.now())
         queued = await store.read(list_queued_runs, task.id, planned_only=False)
         running = await store.read(list_running_runs, task.id)
@@ -217,11 +216,11 @@ async def delete_task(
     return gone
 
 
-"""The origin of tasks that Rota brings along."""
+"""The origin of tasks that Rota creates itself."""
 
 
 async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> Task:
-    """Return the task whose runs are a space's work of one kind that is done once."""
+    """Return the task of a space for one-off runs of a kind."""
     name = ONE_OFF_NAMES[kind]
     owner = await store.read(find_space, space)
     found = await store.read(find_task, owner.id, name)
@@ -231,13 +230,13 @@ async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> 
             caller,
             name,
             space=space,
-            title=f"What is done once by {'an agent' if kind is TaskKind.AGENT else 'a program'}",
+            title=f"One-off work of {'an agent' if kind is TaskKind.AGENT else 'a program'}",
             kind=kind,
             route=kind.value,
             policy=Policy(pool=Pool.FOREGROUND),
             origin=ONE_OFF_ORIGIN,
         )
     if found.origin != ONE_OFF_ORIGIN:
-        message = f"the task {name!r} has a name that Rota uses itself: rename it"
+        message = f"the task {name!r} has a reserved name: rename it"
         raise Conflict(message)
     return found

@@ -38,7 +38,7 @@ ROUNDS = 20
 
 
 async def find_thread(store: Store, caller: Caller, key: str, space: str | None = None) -> Thread:
-    """Return a thread; one of another space is not there at all."""
+    """Return a thread; threads of other spaces are not found."""
     found = await store.read(get_thread, key)
     if found is None or not may_act_for(caller, found.space) or space not in {None, found.space}:
         raise NotFound("thread", key, "see `rota thread list`")
@@ -46,7 +46,7 @@ async def find_thread(store: Store, caller: Caller, key: str, space: str | None 
 
 
 async def owner_of(store: Store, caller: Caller, key: str, space: str | None) -> str:
-    """Return whose a thread is, or will be once it is registered; only `main` acts for others."""
+    """Return the space that owns or will own a thread; only `main` acts for other spaces."""
     if space is not None:
         check_space(caller, space)
     found = await store.read(get_thread, key)
@@ -57,13 +57,13 @@ async def owner_of(store: Store, caller: Caller, key: str, space: str | None) ->
     if not may_act_for(caller, found.space):
         raise thread_not_found(caller.space, key)
     if space not in {None, found.space}:
-        message = f"the thread {key!r} belongs to the space {found.space!r}, and stays there"
+        message = f"the thread {key!r} belongs to the space {found.space!r} and cannot be moved"
         raise Conflict(message)
     return found.space
 
 
 async def check_claimed(store: Store, caller: Caller, space: str, key: str | None) -> None:
-    """Refuse a conversation that is another space's, or that is not the caller's to begin."""
+    """Refuse a thread of another space, or one that the caller may not create."""
     if key is None or caller.role is SpaceRole.MAIN:
         return
     owner = await store.read(thread_owner, key)
@@ -76,7 +76,7 @@ async def check_claimed(store: Store, caller: Caller, space: str, key: str | Non
 async def register(
     store: Store, caller: Caller, key: str, space: str, changes: Mapping[str, Any]
 ) -> Thread:
-    """Make sure a thread exists and is as is said; what is not said stays as it is."""
+    """Create a thread or change the given fields."""
     check_space(caller, space)
     owner = await store.read(find_space, space)
     if caller.attempt is not None:
@@ -85,7 +85,7 @@ async def register(
 
 
 async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[str, Any]) -> None:
-    """Refuse what an attempt may not say of a thread."""
+    """Refuse changes that an attempt may not make."""
     found = await store.read(get_thread, key)
     if found is not None:
         check_conversation(found, changes)
@@ -95,15 +95,15 @@ async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[
 
 
 def answering(task: Task) -> Task:
-    """Return a task that may answer in a thread: only agents talk, and in its conversation."""
+    """Return a task that can answer in a thread: an agent with the context `group`."""
     if not is_in_conversation(task):
-        advice = "only an agent with the context group answers: edit it, --context group"
+        advice = "only an agent with the context group can answer: rota task edit --context group"
         raise Invalid("task", task.name, advice)
     return task
 
 
 def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of a thread elsewhere, or refuse too much of it."""
+    """Return the facts of a thread, or refuse too much data."""
     if len(json.dumps(facts)) > MOST_FACTS:
         raise Invalid("facts", "", f"keep them within {MOST_FACTS} bytes")
     return facts
@@ -112,10 +112,10 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
 async def cancel_thread(
     store: Store, caller: Caller, thread: Thread, chance: Random
 ) -> tuple[int, int]:
-    """End everything that is open in a conversation; return how much ended, and how much will.
+    """End all open runs of a thread; return how many have ended, and how many will.
 
-    What comes into being meanwhile is left alone. Whoever works on a run is asked to stop; what is
-    queued goes first, so that nothing of it begins in its place.
+    Runs that are created meanwhile are not affected. Queued runs are cancelled before running ones
+    are asked to stop, so that none starts in between.
     """
     owner = await store.read(find_space, thread.space)
     why = f"cancelled by {caller.name}"
@@ -137,5 +137,5 @@ async def cancel_thread(
             await store.write(request_cancel, unasked, why)
         elif not idle:
             return ended, len(busy)
-    message = f"the runs of {thread.key} do not stand still: cancel them again in a moment"
+    message = f"the runs of {thread.key} keep changing: cancel them again in a moment"
     raise Busy(message)

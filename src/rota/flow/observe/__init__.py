@@ -1,1 +1,1 @@
-"""Read-only views of what is, what was, and why."""
+"""Read-only views of the current state, the history, and the reasons."""

@@ -1,4 +1,4 @@
-"""Slots that a wrong clock has passed over, and the command that brings them back."""
+"""Slots that a wrong clock has skipped, and the command that queues them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SLOTS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """Slots of one task that have no run; there may be `more`."""
+    """Slots of one task without a run; `more` says that there are others."""
 
     task: str
     space: str
@@ -31,7 +31,7 @@ class PassedOver:
     more: bool = False
 
     def slots_told(self) -> str:
-        """Return how many slots, in words."""
+        """Return the number of slots as text."""
         return f"more than {self.slots} slots" if self.more else count_text(self.slots, "slot")
 
     def command(self) -> str:
@@ -44,7 +44,7 @@ class PassedOver:
 async def passed_over(
     store: Store, early: Leap, space_id: int | None = None, task_id: int | None = None
 ) -> list[PassedOver]:
-    """Return the tasks of which slots in a span were found too late and have no run since."""
+    """Return tasks whose slots in a span were skipped and have no run since."""
     found: dict[int, PassedOver] = {}
     for schedule in await store.read(
         missed_schedules, early, space_id, task_id, MAX_CREATED_SCHEDULES

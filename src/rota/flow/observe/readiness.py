@@ -1,6 +1,6 @@
-"""What a daemon cannot do at present, from what it knows.
+"""What prevents a daemon from working, from what it knows.
 
-Nothing is written to find out: workers renew and beat all the time, so the last write is never old.
+Nothing is written to find out: workers write regularly, so the last write is recent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rota.store.store import Store
 
 PLANNER = "planner"
 READ_SECONDS = 5.0
-"""How long the database may take to answer one short question."""
+"""Time limit for one short query."""
 
 
 class Service(Protocol):
@@ -28,11 +28,11 @@ class Service(Protocol):
 
     @property
     def silent_for(self) -> float:
-        """Seconds since a step last ended well."""
+        """Seconds since the last successful step."""
 
 
 async def readiness(store: Store, services: Sequence[Service]) -> list[Problem]:
-    """Return what cannot be done, the database's own problems first; nothing if all can be."""
+    """Return the problems, those of the database first; empty if there are none."""
     return [
         *await _read_problems(store),
         *await store.database.problems(),
@@ -41,14 +41,14 @@ async def readiness(store: Store, services: Sequence[Service]) -> list[Problem]:
 
 
 def service_problems(services: Sequence[Service]) -> list[Problem]:
-    """Return which loops of a daemon fail, and whether its planner hangs."""
+    """Return failing loops, and whether the planner hangs."""
     found = [
-        Problem(FAILING, f"the {service.name} fails and is tried again", service.last_error)
+        Problem(FAILING, f"the {service.name} fails and is retried", service.last_error)
         for service in services
         if service.last_error is not None
     ]
     found += [
-        Problem(LATE, f"the planner has not ended a step for {service.silent_for:.0f} s")
+        Problem(LATE, f"the planner has not completed a step for {service.silent_for:.0f} s")
         for service in services
         if service.name == PLANNER and service.silent_for > OVERDUE.total_seconds()
     ]

@@ -1,4 +1,4 @@
-"""The queue, workers, who takes work, and warnings."""
+"""The queue, workers, their availability, and warnings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rota.store.plans import get_pauses
 from rota.store.store import Store
 from rota.store.views import dead_deliveries, list_busy_slots, view_queue
 
-AGAIN = "`rota start` lets it work again"
+AGAIN = "run `rota start`"
 
 
 class IdleReason(NamedTuple):
-    """Why nobody takes work, and the step that helps."""
+    """Why no worker claims runs, and the correction."""
 
     what: str
     step: str
@@ -36,29 +36,29 @@ class IdleReason(NamedTuple):
         return f"{self.what}: {self.step}"
 
 
-NOBODY = IdleReason("nobody works", "start `rota up`")
-RESTING = IdleReason("the daemon is up and does not work", AGAIN)
+NOBODY = IdleReason("no worker is running", "start `rota up`")
+RESTING = IdleReason("the daemon is running without a worker", AGAIN)
 STOPPED = "stopped"
 IDLE = {
     STOPPED: IdleReason("the daemon is stopped", AGAIN),
-    "stopping": IdleReason("the daemon is stopping and takes nothing new", AGAIN),
+    "stopping": IdleReason("the daemon is stopping and claims nothing new", AGAIN),
     "ending": IdleReason(
-        "the daemon is ending and takes nothing new", "then start `rota up` again"
+        "the daemon is shutting down and claims nothing new", "then start `rota up` again"
     ),
-    "starting": IdleReason("the daemon is only starting", "wait a moment"),
+    "starting": IdleReason("the daemon is starting", "wait a moment"),
 }
-"""By what a daemon says of itself."""
+"""By the state that a daemon reports."""
 
 
 class DaemonState(NamedTuple):
-    """What the daemon that answers says of itself: its state, and its worker, or what was it."""
+    """The reported state of the daemon, and its current or last worker."""
 
     state: str
     worker: str | None
 
 
 class WorkerAvailability(NamedTuple):
-    """The workers, and what is to be told where none of them takes anything."""
+    """The workers, and the reason if none of them claims runs."""
 
     workers: list[WorkerView]
     idle: IdleReason
@@ -72,7 +72,7 @@ async def list_workers(store: Store) -> list[WorkerView]:
 
 
 async def worker_availability(store: Store, own: DaemonState | None) -> WorkerAvailability:
-    """Return who works; `own` is the daemon that answers, if one does."""
+    """Return the availability of workers; `own` is the answering daemon, if any."""
     workers = await list_workers(store)
     if own is not None and own.state in IDLE:
         return WorkerAvailability([_leaving(worker, own) for worker in workers], IDLE[own.state])
@@ -82,23 +82,23 @@ async def worker_availability(store: Store, own: DaemonState | None) -> WorkerAv
 
 
 def _leaving(worker: WorkerView, own: DaemonState) -> WorkerView:
-    """Return a worker; that of a stopped daemon has a lease for as long as programs of it go on."""
+    """Return a worker; that of a stopped daemon keeps its lease while its programs run."""
     if worker.id != own.worker:
         return worker
     return replace(worker, leaving=True, gone=worker.gone or own.state == STOPPED)
 
 
 MAX_SLOTS = 100
-"""Of how many slots it is told what is in them."""
+"""Number of slots for which their runs are listed."""
 LATELY = timedelta(days=1)
-"""For how long it is told that a message could not be sent."""
+"""How long a message that could not be sent is reported."""
 OVERDUE = timedelta(seconds=60)
-"""A schedule that has been due for this long has no planner."""
+"""A schedule that is due for this long has no planner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarningThresholds:
-    """From when on something is worth a warning."""
+    """Thresholds of warnings."""
 
     queue: int = 25
     running: timedelta = timedelta(minutes=30)
@@ -106,7 +106,7 @@ class WarningThresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusWarning:
-    """Something to look at; the code is stable."""
+    """A warning; the code is stable."""
 
     code: str
     sentence: str
@@ -114,7 +114,7 @@ class StatusWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Everything at a glance; ages are in seconds."""
+    """The status summary; ages are in seconds."""
 
     now: datetime
     queue: QueueView
@@ -125,7 +125,7 @@ class Status:
     warnings: list[StatusWarning] = field(default_factory=list)
     slots: list[SlotView] = field(default_factory=list)
     idle: IdleReason | None = None
-    """Why nobody takes work, if nobody does."""
+    """Why no worker claims runs, if so."""
 
 
 async def view_status(
@@ -134,7 +134,7 @@ async def view_status(
     space_id: int | None = None,
     own: DaemonState | None = None,
 ) -> Status:
-    """Return how the whole is doing, or one space: then every number is its own."""
+    """Return the status of the database, or of one space with all numbers limited to it."""
     hands = await worker_availability(store, own)
     queue = await store.read(view_queue, space_id)
     slots = await store.read(list_busy_slots, space_id, MAX_SLOTS) if queue.running else []
@@ -171,7 +171,7 @@ def judge(
     idle: IdleReason = NOBODY,
     dead: DeadDeliveriesView | None = None,
 ) -> Status:
-    """Return the status that facts amount to."""
+    """Return the status for the given data."""
     oldest = {
         "ready": queue.oldest_ready,
         "running": queue.oldest_running,
@@ -203,14 +203,14 @@ def judge(
 def _pause_warnings(paused: datetime | None) -> list[StatusWarning]:
     if paused is None:
         return []
-    sentence = f"everything is paused since {paused:%Y-%m-%d %H:%M} UTC: nothing new begins"
+    sentence = f"everything is paused since {paused:%Y-%m-%d %H:%M} UTC: nothing new starts"
     return [StatusWarning(code="paused", sentence=sentence)]
 
 
 def _budget_warnings(runs: int, why: str | None) -> list[StatusWarning]:
     if not runs:
         return []
-    sentence = f"{count_text(runs, 'run')} held back by budgets: {why}"
+    sentence = f"{count_text(runs, 'run')} waiting for budgets: {why}"
     return [StatusWarning(code="budget_spent", sentence=sentence)]
 
 
@@ -220,7 +220,7 @@ def _queue_warnings(
     found = []
     if queue.ready >= bounds.queue:
         sentence = (
-            f"{count_text(queue.ready, 'run')} ready and not begun (warned from {bounds.queue})"
+            f"{count_text(queue.ready, 'run')} ready and not started (warning from {bounds.queue})"
         )
         found.append(StatusWarning(code="queue_depth_high", sentence=sentence))
     since = queue.oldest_running
@@ -234,7 +234,7 @@ def _queue_warnings(
         found.append(StatusWarning(code="run_stuck", sentence=sentence))
     if queue.quarantined:
         sentence = (
-            f"{count_text(queue.quarantined, 'schedule')} set aside: the rule cannot be evaluated"
+            f"{count_text(queue.quarantined, 'schedule')} quarantined: the rule cannot be evaluated"
         )
         found.append(StatusWarning(code="schedule_quarantined", sentence=sentence))
     return found
@@ -246,14 +246,14 @@ def _worker_warnings(
     found = []
     work = queue.ready or queue.later or queue.held or queue.running or queue.schedules
     if idle is not None and work:
-        sentence = f"there is work and {idle.sentence()}"
+        sentence = f"runs are queued and {idle.sentence()}"
         found.append(StatusWarning(code="no_worker", sentence=sentence))
     elif queue.unserved_routes:
         routes = ", ".join(queue.unserved_routes)
         sentence = f"no worker serves the route {routes}: its runs wait"
         found.append(StatusWarning(code="route_unserved", sentence=sentence))
     if next_due is not None and now - next_due > OVERDUE:
-        why = "the planner does not keep up" if idle is None else idle.what
+        why = "the planner is too slow" if idle is None else idle.what
         sentence = f"planning is due since {duration_text(now - next_due)}: {why}"
         found.append(StatusWarning(code="planner_late", sentence=sentence))
     return found
@@ -266,17 +266,17 @@ def _leap_warnings(
     if leap is not None:
         start, end = _utc(leap.start), _utc(leap.end)
         length = duration_text(from_micros(leap.end) - from_micros(leap.start))
-        sentence = f"the clock leapt forward by {length}: slots from {start} to {end} were missed"
+        sentence = f"the clock jumped forward by {length}: slots from {start} to {end} were missed"
         found.append(StatusWarning(code="clock_leapt", sentence=sentence))
     if early is not None and from_micros(early.end) > now:
         sentence = (
             f"the clock was ahead and went back: slots up to {_utc(early.end)} "
-            "that are planned already do not fire again"
+            "are planned already and do not fire again"
         )
         found.append(StatusWarning(code="clock_returned", sentence=sentence))
     for one in passed:
         sentence = (
-            f"{one.slots_told()} of {one.task} passed over while the clock was ahead; "
+            f"{one.slots_told()} of {one.task} skipped while the clock was ahead; "
             f"to run them: {one.command()}"
         )
         found.append(StatusWarning(code="slots_passed_over", sentence=sentence))

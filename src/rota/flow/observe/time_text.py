@@ -1,4 +1,4 @@
-"""Times and durations in sentences, and times as typed."""
+"""Times and durations as text, and parsing of typed times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rota.timing.zones import zone
 
 
 def duration_text(length: timedelta) -> str:
-    """Return a length in its two largest units: `3 ms`, `4.2 s`, `2 min 5 s`, `3 d 4 h`."""
+    """Format a duration in its two largest units: `3 ms`, `4.2 s`, `2 min 5 s`, `3 d 4 h`."""
     total = max(0.0, length.total_seconds())
     if total < 1:
         return f"{total * 1_000:.0f} ms"
@@ -34,20 +34,20 @@ def duration_text(length: timedelta) -> str:
 
 
 def wall_time_text(instant: datetime, zone: ZoneInfo) -> str:
-    """Return an instant as date and time of day in a zone, seconds only when there are any."""
+    """Format an instant as date and time in a zone, with seconds only if there are any."""
     local = instant.astimezone(zone)
     return f"{local:%a %Y-%m-%d} {clock_text(instant, zone)}"
 
 
 def clock_text(instant: datetime, zone: ZoneInfo) -> str:
-    """Return the time of day of an instant in a zone, seconds only when there are any."""
+    """Format the time of day of an instant in a zone, with seconds only if there are any."""
     local = instant.astimezone(zone)
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
 
 
 def last_heartbeat_text(heard: Heartbeat, now: datetime) -> str:
-    """Return when an attempt was last heard of, and what is wrong with it."""
-    ago = f"last heard of {duration_text(now - heard.at)} ago"
+    """Return the time of the last heartbeat, and its problem, if any."""
+    ago = f"last heartbeat {duration_text(now - heard.at)} ago"
     if heard.silence is not None:
         return f"{ago}: {heard.silence}"
     sign = heard.sign
@@ -56,12 +56,12 @@ def last_heartbeat_text(heard: Heartbeat, now: datetime) -> str:
 
 
 def whole_line(text: str | None) -> str:
-    """Return the first line of a text, whole; an error says there what happened and what to do."""
+    """Return the complete first line of a text, such as an error."""
     return clean((text or "").strip().partition("\n")[0]).partition("\n")[0].strip()
 
 
 def first_line(text: str | None, most: int = 120) -> str:
-    """Return the first line of a text, shortened for a cell of a table."""
+    """Return the shortened first line of a text for a table."""
     line = whole_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -82,10 +82,10 @@ _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 
 
 def parse_instant(text: str, timezone: str, now: datetime, field: str) -> datetime:
-    """Return the instant a text means in a zone.
+    """Parse an instant in a zone.
 
-    A bare date means its midnight, a bare time of day means today, and a bare length of time
-    counts from now; `2h ago` counts back.
+    A date means midnight, a time of day means today, and a duration counts from now; `2h ago`
+    counts back.
     """
     where = zone(timezone)
     said = " ".join(text.strip().lower().split())
@@ -105,7 +105,7 @@ def parse_instant(text: str, timezone: str, now: datetime, field: str) -> dateti
 def parse_day(
     text: str, timezone: str, now: datetime, field: str
 ) -> tuple[datetime, datetime] | None:
-    """Return the first and the last instant of a day that was named without a time, or None."""
+    """Return the first and last instant of a day without a time, or None for other text."""
     said = " ".join(text.strip().lower().split())
     where = zone(timezone)
     if _DATE.fullmatch(said):
@@ -157,7 +157,7 @@ STEP = timedelta(days=1)
 
 
 def offset_changes(where: ZoneInfo, start: datetime, end: datetime) -> list[str]:
-    """Return a sentence for every time the clocks of a zone are changed in a span."""
+    """Return a sentence for every change of a zone's offset in a span."""
     notes = []
     moment = start
     end = min(end, start + LONGEST)
@@ -169,9 +169,9 @@ def offset_changes(where: ZoneInfo, start: datetime, end: datetime) -> list[str]
             ahead = after > before
             way = "ahead" if ahead else "back"
             what = (
-                "times in between run right after it"
+                "slots in between run right after it"
                 if ahead
-                else "times that come twice run on the first pass"
+                else "repeated times run at the first occurrence"
             )
             change = duration_text(abs(after - before))
             notes.append(f"clocks go {way} by {change} at {wall_time_text(at, where)}: {what}")

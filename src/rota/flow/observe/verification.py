@@ -46,10 +46,10 @@ from rota.store.verification import examine
 from rota.timing.timetable import Timetable
 
 MAX_SLOTS = 10_000
-"""How many slots of one schedule are looked at, the newest ones."""
+"""Maximum number of checked slots of a schedule, the newest ones."""
 
 MOST_TOLD = 100
-"""How many violations of one invariant are told; all are counted."""
+"""Maximum number of listed violations of an invariant; all are counted."""
 
 OF_EVERY_RUN = (
     Invariant.EPOCHS,
@@ -64,13 +64,13 @@ NOTHING = RunHistory()
 
 
 async def verify(store: Store) -> Verification:
-    """Look at every row of a store and say what does not hold."""
+    """Check all rows of a store and return the violations."""
     return (await store.read(examine, Verifier)).report()
 
 
 @dataclass(slots=True)
 class _LedgerRow:
-    """A ledger row, and how many of the slots it stands for its schedule's rule knows of."""
+    """A ledger row, and how many of its slots the rule knows."""
 
     schedule_id: int
     first_at: int
@@ -79,7 +79,7 @@ class _LedgerRow:
 
 
 class Verifier:
-    """One look at a store."""
+    """One verification of a store."""
 
     def __init__(self) -> None:
         self._looked: Counter[Invariant] = Counter()
@@ -96,7 +96,7 @@ class Verifier:
         self._old = self._unreadable = self._cut = 0
 
     def tasks(self, page: Sequence[TaskRecord]) -> None:
-        """See tasks."""
+        """Check tasks."""
         for task in page:
             self._counts["tasks"] += 1
             self._tasks[task.id] = task
@@ -110,7 +110,7 @@ class Verifier:
                 self._tell(Invariant.SPACES, f"task {task.id}", what)
 
     def overview(self, seen: VerificationOverview) -> None:
-        """See what is looked at as a whole."""
+        """Check aggregated facts."""
         self._now, self._pruned_before = seen.now, seen.pruned_before
         self._looked[Invariant.LIMITS] += len(seen.limits) + sum(r.runs for r in seen.running)
         for schedule_id, key, count in seen.slots_twice:
@@ -139,7 +139,7 @@ class Verifier:
         histories: Mapping[int, RunHistory],
         unfollowed: Sequence[tuple[int, int]],
     ) -> None:
-        """See runs with what is on record about them, and which follower has no run after which."""
+        """Check runs with their records, and missing runs of successors."""
         for run in page:
             whole = run.created_at >= self._pruned_before
             history = histories.get(run.id, NOTHING)
@@ -162,8 +162,11 @@ class Verifier:
     def notices(
         self, missing: Sequence[NotificationRecord], needless: Sequence[NotificationRecord]
     ) -> None:
-        """See what of the runs just seen was not told, and what was told to whom it was too low."""
-        for found, what in ((missing, "is not told of it"), (needless, "is told of too little")):
+        """Check the notifications of runs: missing ones, and those below a level."""
+        for found, what in (
+            (missing, "was not notified"),
+            (needless, "was notified below its level"),
+        ):
             for run_id, place, since, at in found:
                 if since + IN_FORCE < at:
                     self._tell(Invariant.FOLLOW_UP, f"run {run_id}", f"{place} {what}")
@@ -176,7 +179,7 @@ class Verifier:
             self._tell(Invariant.FOLLOW_UP, f"run {run.id}", what)
 
     def deliveries(self, page: Sequence[DeliveryRecord]) -> None:
-        """See deliveries."""
+        """Check deliveries."""
         self._counts["deliveries"] += len(page)
         self._looked[Invariant.SENT_ONCE] += len(page)
         for delivery in page:
@@ -184,7 +187,7 @@ class Verifier:
             self._add(check_delivery(delivery, DELIVERY_RETRY.attempts, whole=whole))
 
     def schedules(self, page: Sequence[ScheduleRecord]) -> Iterator[SlotRecord]:
-        """See schedules; yield the slots that each must have had up to its cursor."""
+        """Check schedules; yield the slots that each must have had up to its cursor."""
         self._close_ledger()
         for schedule in page:
             self._counts["schedules"] += 1
@@ -200,7 +203,7 @@ class Verifier:
     def _slots_of(self, schedule: ScheduleRecord) -> list[SlotRecord]:
         table = timetable_for(schedule.rule, schedule.generation, schedule.stagger)
         self._judge_next(schedule, table)
-        # A rule holds since its last edit, and what is on record since the last pruning.
+        # A rule is valid since its last edit, and records exist since the last pruning.
         start = from_micros(max(schedule.updated_at, self._pruned_before - 1))
         end = from_micros(schedule.cursor)
         begin = newest_from(table, start, end, MAX_SLOTS)
@@ -212,7 +215,7 @@ class Verifier:
         ]
 
     def _judge_next(self, schedule: ScheduleRecord, table: Timetable) -> None:
-        """A schedule is planned when its `next_at` has come: it must not be later than its slot."""
+        """Check that `next_at`, at which a schedule is planned, is not later than its slot."""
         if schedule.deleted_at is not None or schedule.state != ScheduleState.ACTIVE:
             return
         self._looked[Invariant.IN_REACH] += 1
@@ -223,7 +226,7 @@ class Verifier:
             self._tell(Invariant.IN_REACH, self._names[schedule.id], what)
 
     def slots(self, fates: Sequence[SlotFate]) -> None:
-        """See what became of slots."""
+        """Check the outcomes of slots."""
         for fate in fates:
             if fate.ledger_id is None or fate.first_at is None or fate.told is None:
                 what = f"the slot {fate.key} has neither a run nor a ledger row"
@@ -233,7 +236,7 @@ class Verifier:
             self._ledger.setdefault(fate.ledger_id, row).known += 1
 
     def _close_ledger(self) -> None:
-        """Judge the ledger rows of schedules that have been seen."""
+        """Check the ledger rows of schedules."""
         for row_id, row in self._ledger.items():
             if row.first_at > self._begins[row.schedule_id] and row.known != row.told:
                 what = f"stands for {count_text(row.told, 'slot')}, its rule has {row.known} there"
@@ -253,7 +256,7 @@ class Verifier:
                 self._told.append(violation)
 
     def report(self) -> Verification:
-        """Return what was found."""
+        """Return the result."""
         self._close_ledger()
         return Verification(
             at=from_micros(self._now),
@@ -268,13 +271,13 @@ class Verifier:
 
     def _not_seen(self) -> Iterator[str]:
         if self._pruned_before:
-            yield f"what was pruned: slots before {_wall(from_micros(self._pruned_before))}"
+            yield f"pruned records: slots before {_wall(from_micros(self._pruned_before))}"
         if self._old:
             runs = count_text(self._old, "run")
             yield f"the first events of {runs} from before that: they have been pruned"
         if self._cut:
             schedules = count_text(self._cut, "schedule")
-            yield f"the older slots of {schedules}: only the newest {MAX_SLOTS:,} are looked at"
+            yield f"the older slots of {schedules}: only the newest {MAX_SLOTS:,} are checked"
         if self._unreadable:
             unreadable = count_text(self._unreadable, "schedule")
             yield f"the slots of {unreadable} whose rule cannot be read"
@@ -289,7 +292,7 @@ def _policy(text: str) -> Policy:
 
 
 def _called(schedule: ScheduleRecord) -> str:
-    """Say which schedule it is, by the names of its space, its task and itself."""
+    """Return a schedule by the names of space, task and schedule."""
     gone = "" if schedule.deleted_at is None else ", deleted since"
     return f"schedule {schedule.stagger} ({schedule.id}{gone})"
 

@@ -1,4 +1,4 @@
-"""Tasks and runs as people see them."""
+"""Views of tasks and runs for people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECENT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """A task with everything that belongs to it; `recent` are its newest runs."""
+    """A task with its related records; `recent` are its newest runs."""
 
     task: Task
     space: Space
@@ -41,7 +41,7 @@ class TaskView:
 async def list_tasks(
     store: Store, caller: Caller, space: str | None
 ) -> list[tuple[Task, list[StoredSchedule]]]:
-    """Return tasks by name, each with its schedules; of one space, or of all."""
+    """Return tasks by name with their schedules, of one space or all."""
     space = visible_space(caller, space)
     owner = None if space is None else (await store.read(find_space, space)).id
     tasks = await store.read(store_views.list_tasks, owner)
@@ -52,7 +52,7 @@ async def list_tasks(
 
 
 async def view_task(store: Store, caller: Caller, name: str, space: str = "main") -> TaskView:
-    """Return one task with everything that belongs to it."""
+    """Return one task with its related records."""
     task = await get_task(store, caller, name, space)
     counts = await store.read(count_runs, task.id)
     return TaskView(
@@ -69,7 +69,7 @@ async def view_task(store: Store, caller: Caller, name: str, space: str = "main"
 
 
 def next_fires(schedule: StoredSchedule, now: datetime, count: int) -> list[datetime]:
-    """Return when a schedule's next runs may start; none once it has ended or was set aside."""
+    """Return the next slots of a schedule; none if it has ended or is quarantined."""
     if schedule.state is not ScheduleState.ACTIVE:
         return []
     stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
@@ -93,9 +93,9 @@ async def list_runs(
     limit: int = 50,
     quiet: bool = True,
 ) -> list[Run]:
-    """Return runs, newest first; a task is looked up in the space, `main` if none is given.
+    """Return runs, newest first; a task is looked up in the space, by default `main`.
 
-    Those whose gate woke nobody are left out unless they are wanted.
+    Runs that their gate did not start are left out unless `quiet` is set.
     """
     space = visible_space(caller, space)
     owner = None if space is None else (await store.read(find_space, space)).id
@@ -109,7 +109,7 @@ async def list_runs(
 
 
 async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
-    """Return one run with everything that belongs to it; one of another space is not there."""
+    """Return one run with its related records; runs of other spaces are not found."""
     view = await store.read(store_views.view_run, run_id, MOST_OUTPUT, MOST_DELIVERIES)
     if view is None or not may_act_for(caller, view.run.space):
         raise run_not_found(run_id)
@@ -117,7 +117,7 @@ async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
 
 
 async def open_questions(store: Store, caller: Caller) -> list[tuple[Question, Run]]:
-    """Return the questions nobody has answered yet, oldest first, each with its run."""
+    """Return unanswered questions with their runs, oldest first."""
     waiting = await list_runs(store, caller, state=RunState.WAITING, limit=MOST_OPEN)
     runs = {run.id: run for run in waiting}
     asked = await store.read(list_questions, list(runs))
@@ -126,15 +126,15 @@ async def open_questions(store: Store, caller: Caller) -> list[tuple[Question, R
 
 FREE = "free"
 BY_WEIGHT = (RunState.RUNNING, RunState.WAITING, RunState.QUEUED)
-"""What a task with several runs is said to do: the first of these that one of them does."""
+"""Precedence of states for the summary of a task with several runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskActivity:
-    """What a task is doing, and with which run.
+    """What a task is doing, and in which run.
 
-    `ahead` counts the ready runs of the same pool and space that go before a ready one; it is not
-    known for one that waits for its time or for its lane.
+    `ahead` counts the ready runs of the same pool and space before a ready one; it is unknown for
+    delayed and held runs.
     """
 
     state: str = FREE
@@ -144,7 +144,7 @@ class TaskActivity:
 
 
 async def view_activity(store: Store, task_id: TaskId, counts: Mapping[str, int]) -> TaskActivity:
-    """Return what a task is doing; `counts` says how many of its runs stand in which state."""
+    """Return what a task is doing; `counts` has the number of its runs by state."""
     for state in BY_WEIGHT:
         if counts.get(state.value):
             found = await store.read(
@@ -167,21 +167,22 @@ async def _view_run(store: Store, run: Run) -> TaskActivity:
 
 WORDS = {
     CheckState.VERIFIED: "verified: its checks hold",
-    CheckState.UNVERIFIED: "unverified: its task has no checks",
-    CheckState.CONTRADICTED: "contradicted: a check does not hold",
+    CheckState.UNVERIFIED: "unverified: no checks defined",
+    CheckState.CONTRADICTED: "contradicted: a check failed",
 }
 CHECKABLE = frozenset({"agent", "script"})
-"""The routes of work that can have checks."""
+"""Routes of work that can have checks."""
 MARKS = {
-    SuppressionReason.QUIET: "quiet: its gate woke nobody",
-    SuppressionReason.SILENT: "silent: its result was for nobody",
+    SuppressionReason.QUIET: "quiet: its gate found no work",
+    SuppressionReason.SILENT: "silent: its result was not delivered",
 }
 
 
 def check_state_of(run: Run) -> CheckState | None:
-    """Return whether a run that ended is verified; a success without checks is not.
+    """Return whether a finished run is verified; a success without checks is not.
 
-    What came to nothing by itself, or woke nobody, is neither; nor is a callable, which has none.
+    Returns None for runs that failed by themselves, were not started by their gate, or are
+    callables.
     """
     if run.checked is not None or run.state is not RunState.SUCCEEDED:
         return run.checked

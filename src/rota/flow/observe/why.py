@@ -1,7 +1,7 @@
-"""`rota why`: what became of a slot or a run, and for which reason.
+"""`rota why`: the outcome of a slot or a run, and the reason.
 
-`explain` is pure: facts in, sentences out. Every slot in the span gets exactly one story, from its
-run, from the ledger, or from the rule when neither says anything.
+`explain` is a pure function from facts to sentences. Every slot in the span gets exactly one entry,
+from its run, from the ledger, or from the rule if neither mentions it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rota.rules.plans import GRACE, REPLACED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyEntry:
-    """What became of one slot, of several that share a fate, or of a run that was asked for."""
+    """The outcome of one slot, of several slots with the same outcome, or of a requested run."""
 
     at: datetime
     verdict: str
@@ -48,7 +48,7 @@ class WhyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyReport:
-    """The whole answer: notes on the task, then one story after the other."""
+    """The complete answer: notes on the task, then entries."""
 
     task: str
     notes: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class WhyReport:
 
 
 def explain(facts: WhyFacts, zone: ZoneInfo) -> WhyReport:
-    """Return what the facts amount to, told on the wall of a zone."""
+    """Return the report for the facts, with times in a zone."""
     teller = _Teller(facts, zone)
     stories = teller.stories(facts.planned)
     notes = teller.notes()
@@ -70,7 +70,7 @@ def explain(facts: WhyFacts, zone: ZoneInfo) -> WhyReport:
 
 
 def explain_run(facts: WhyFacts, attempts: list[EndedAttempt], zone: ZoneInfo) -> WhyReport:
-    """Return what became of one run, and how its earlier attempts ended."""
+    """Return the report of one run, with its earlier attempts."""
     notes = [
         f"Attempt {attempt.number} ended as {attempt.outcome}: {_reason(attempt.error)}."
         for attempt in attempts
@@ -81,14 +81,14 @@ def explain_run(facts: WhyFacts, attempts: list[EndedAttempt], zone: ZoneInfo) -
 
 
 def _reason(error: str | None) -> str:
-    """Return why something came to nothing, as a part of a sentence."""
+    """Return the reason of a failure as a part of a sentence."""
     return whole_line(error).removesuffix(".")
 
 
 def told_of(event: Event) -> list[str]:
-    """Return where people were told of a run, and where it did not matter enough."""
+    """Return which targets were notified about a run, and which were below their level."""
     to, below = (", ".join(map(str, _list(event.data.get(name)))) for name in ("to", "below"))
-    said = [f"People are told of it in {to}."] if to else []
+    said = [f"Notifications sent to {to}."] if to else []
     return said + ([f"Below the level of {below}: nothing is sent there."] if below else [])
 
 
@@ -104,7 +104,7 @@ def _holds(stories: list[WhyEntry], instant: datetime) -> bool:
 
 
 class _Teller:
-    """Tells about one set of facts."""
+    """Explains one set of facts."""
 
     def __init__(self, facts: WhyFacts, zone: ZoneInfo) -> None:
         self._facts = facts
@@ -112,7 +112,7 @@ class _Teller:
         self._names = {schedule.id: schedule.name for schedule in facts.schedules}
 
     def notes(self) -> list[str]:
-        """Return what is to be known about the task as a whole."""
+        """Return notes on the task as a whole."""
         task, facts = self._facts.task, self._facts
         notes = []
         paused = maybe_instant(paused_since(facts.pauses))
@@ -131,12 +131,12 @@ class _Teller:
         if task.after is not None:
             notes.append(f"It runs after {task.after.task}, on {task.after.on}.")
         elif not facts.schedules:
-            notes.append("It has no schedule: it runs when asked.")
+            notes.append("It has no schedule: it runs on request.")
         notes += self._schedule_notes()
         if facts.narrowed:
-            hint = f"`rota why {task.name} TIME` tells of one slot, `rota runs --task {task.name}`"
+            hint = f"`rota why {task.name} TIME` explains one slot, `rota runs --task {task.name}`"
             start = wall_time_text(facts.span.start, self._zone)
-            notes.append(f"What ended before {start} is not shown: {hint} of every run.")
+            notes.append(f"What ended before {start} is not shown: {hint} lists all runs.")
         if facts.shortened:
             notes.append(
                 f"What comes after {wall_time_text(facts.span.end, self._zone)} is not shown."
@@ -147,18 +147,18 @@ class _Teller:
         notes = []
         for schedule in self._facts.schedules:
             if schedule.state is not ScheduleState.ACTIVE:
-                said = "has ended" if schedule.state is ScheduleState.ENDED else "was set aside"
+                said = "has ended" if schedule.state is ScheduleState.ENDED else "was quarantined"
                 notes.append(f"Schedule {schedule.name} {said}: {schedule.note}.")
         passed = self._facts.passed
         if passed is not None:
             notes.append(
-                f"The clock was ahead and went back: {passed.slots_told()} that it passed over "
+                f"The clock was ahead and went back: {passed.slots_told()} that it skipped "
                 f"do not run by themselves. To run them: `{passed.command()}`."
             )
         return notes
 
     def not_a_slot(self, instant: datetime) -> str:
-        """Return the sentence for an instant at which nothing was planned."""
+        """Return the sentence for an instant without a slot."""
         before = max((p.slot.at for p in self._facts.before), default=None)
         after = min((p.slot.at for p in self._facts.after), default=None)
         sides = []
@@ -172,7 +172,7 @@ class _Teller:
         )
 
     def stories(self, planned: list[PlannedInstant], *, around: bool = False) -> list[WhyEntry]:
-        """Return one story for each slot and each run, in the order of time."""
+        """Return one entry for each slot and each run, ordered by time."""
         span_ = self._facts.span
         keys = {(p.schedule.id, p.slot.key) for p in planned}
         runs = [
@@ -232,7 +232,7 @@ class _Teller:
 
     def _ran(self, run: Run, due: datetime | None) -> tuple[str, str]:
         if run.started_at is None or run.took is None:
-            return "ran", "it never began"
+            return "ran", "it never started"
         tries = f" at attempt {run.epoch}" if run.epoch > 1 else ""
         took = f"took {duration_text(run.took)}{tries}{_known(run)}"
         if due is None:
@@ -247,7 +247,7 @@ class _Teller:
         elif run.created_at - due > GRACE:
             cause = "it was found late and caught up"
         elif run.retries or run.losses:
-            cause = "an earlier attempt came to nothing"
+            cause = "an earlier attempt failed"
         else:
             cause = "it waited in the queue"
         return "late", f"{began}, {duration_text(late)} late because {cause}, {took}"
@@ -274,7 +274,7 @@ class _Teller:
         since = run.started_at or run.available_at
         said = f"running for {duration_text(self._facts.now - since)}, attempt {run.epoch}"
         if run.stuck:
-            said += ", past its timeout and not to be stopped"
+            said += ", past its timeout and cannot be stopped"
         if run.cancel_requested_at is not None:
             stop = self._facts.stops.get(run.id)
             why = stop and stop.data.get("why")
@@ -285,13 +285,15 @@ class _Teller:
         return said + self._trying_again(run) + unsupervised_text(self._facts)
 
     def _trying_again(self, run: Run) -> str:
-        """Return what an agent waits for that its provider has refused for a moment."""
+        """Return what an agent waits for after a transient provider error."""
         fault = self._facts.faults.get(run.id)
         if fault is None or "retry" not in fault.data:
             return ""
         at = datetime.fromisoformat(str(fault.data["at"]))
         waits = at > self._facts.now
-        when = f"is tried again at {clock_text(at, self._zone)}" if waits else "was tried again"
+        when = (
+            f"is launched again at {clock_text(at, self._zone)}" if waits else "was launched again"
+        )
         return f"; {when} ({fault.data['retry']} of {fault.data['of']}): {fault.data['message']}"
 
     def _asking(self, run: Run) -> str:
@@ -303,7 +305,7 @@ class _Teller:
         return "waits for an answer"
 
     def _left(self, row: LedgerRow) -> bool:
-        """Whether any slot of a row has no run since."""
+        """Return whether a slot of a ledger row still has no run."""
         return self._facts.filled.get((row.schedule_id, row.first_at), 0) < row.count
 
     def _of_row(self, row: LedgerRow) -> WhyEntry:
@@ -324,7 +326,7 @@ class _Teller:
         )
 
     def unrecorded(self, planned: PlannedInstant) -> WhyEntry:
-        """Return the story of a slot that no row tells of."""
+        """Return the entry of a slot without a record."""
         verdict, sentence = self._without_row(planned)
         return WhyEntry(
             at=planned.slot.at,
@@ -346,16 +348,16 @@ class _Teller:
             return "missed", f"does not fire: the clock was ahead, the schedule stands at {until}"
         if slot.at <= schedule.created_at:
             made = wall_time_text(schedule.created_at, self._zone)
-            return "no_slot", f"the schedule did not exist yet: it was made {made}"
+            return "no_slot", f"the schedule did not exist yet: it was created {made}"
         if slot.at <= schedule.updated_at:
             changed = wall_time_text(schedule.updated_at, self._zone)
-            return "no_slot", f"its rule or its zone's data were others then, until {changed}"
-        return "unknown", "no record is left: it is older than what is kept"
+            return "no_slot", f"its rule or zone data were different until {changed}"
+        return "unknown", "no record is left: it is older than the retention period"
 
     def _to_come(self, planned: PlannedInstant) -> tuple[str, str]:
         task, now, slot = self._facts.task, self._facts.now, planned.slot
         if planned.schedule.state is ScheduleState.QUARANTINED:
-            return "missed", f"not planned: the schedule was set aside ({planned.schedule.note})"
+            return "missed", f"not planned: the schedule is quarantined ({planned.schedule.note})"
         if not task.enabled:
             return "planned", "will be skipped: the task is disabled"
         if task.paused_until is not None and slot.at < task.paused_until:
@@ -371,12 +373,12 @@ class _Teller:
                 )
             return "planned", f"due in {duration_text(slot.due - now)}{moved}"
         taken = any(worker.takes(now) for worker in self._facts.workers)
-        advice = "the planner is about to see it" if taken else self._facts.idle.sentence()
+        advice = "the planner is about to plan it" if taken else self._facts.idle.sentence()
         return "overdue", f"due for {duration_text(now - slot.due)} and not planned yet: {advice}"
 
 
 def _joined(stories: list[WhyEntry]) -> list[WhyEntry]:
-    """Tell slots that nobody has planned yet, or that never were, as one from oldest to newest."""
+    """Merge neighbouring entries without a record into one."""
     joined: list[WhyEntry] = []
     for story in stories:
         last = joined[-1] if joined else None
@@ -403,7 +405,7 @@ def _number(run: Run) -> int:
 
 
 def _known(run: Run) -> str:
-    """Return what is known of a run that calls itself done."""
+    """Return what is known about a successful run."""
     checked = check_state_of(run)
     told = [MARKS.get(run.mark) if run.mark else None, WORDS.get(checked) if checked else None]
     return "".join(f", {words}" for words in told if words)
@@ -411,10 +413,10 @@ def _known(run: Run) -> str:
 
 def _asked(run: Run) -> str:
     if run.key is not None and run.key.startswith(NEXT_CHECK):
-        return f"run {run.upstream_id} asked to look again"
+        return f"run {run.upstream_id} requested this next check"
     if run.upstream_id is not None:
         return f"follows run {run.upstream_id}"
-    return f"asked for ({run.source})"
+    return f"requested ({run.source})"
 
 
 FOUND_LATE = frozenset(
@@ -428,7 +430,7 @@ FOUND_LATE = frozenset(
 
 
 def is_passed_over(row: LedgerRow, early: Leap | None) -> bool:
-    """Whether slots of a row were found late by a clock that was ahead."""
+    """Return whether slots of a row were found late by a clock that was ahead."""
     if early is None or row.reason not in FOUND_LATE:
         return False
     return to_micros(row.last_at) >= early.start and to_micros(row.first_at) <= early.end
@@ -437,7 +439,7 @@ def is_passed_over(row: LedgerRow, early: Leap | None) -> bool:
 def ledger_text(
     row: LedgerRow, facts: WhyFacts, zone: ZoneInfo, next_run: Callable[[datetime], str]
 ) -> tuple[str, str]:
-    """Return what became of the slots of a row, in one word and in a sentence."""
+    """Return the outcome of the slots of a ledger row, as a word and a sentence."""
     catch_up = facts.task.policy.catch_up
     noted = wall_time_text(row.noted_at, zone)
     match row.reason:
@@ -448,11 +450,11 @@ def ledger_text(
             whom = "everything" if all_of_it else "the task"
             return "skipped", f"skipped: {whom} was paused"
         case LedgerReason.OVERLAP:
-            return "skipped", "skipped: an earlier run was still going on (overlap skip)"
+            return "skipped", "skipped: an earlier run was still active (overlap skip)"
         case LedgerReason.COALESCED:
             return "coalesced", f"coalesced into {next_run(row.last_at)}"
         case LedgerReason.RESTORED:
-            why = "nobody knows what ran between a backup and its restore"
+            why = "unknown: the slot was between a backup and its restore"
             return "unknown", f"not caught up: {why} ({noted})"
         case LedgerReason.MISSED:
             return "missed", f"missed: found at {noted}, and the task does not catch up"
@@ -465,7 +467,7 @@ def ledger_text(
 
 
 def why_waiting(run: Run, facts: WhyFacts, zone: ZoneInfo) -> str:
-    """Return what a queued run waits for, the first reason that holds."""
+    """Return the first reason for which a queued run waits."""
     if run.place is QueueState.LATER:
         return _later(run, facts, zone)
     waited = f"in the queue for {duration_text(facts.now - run.available_at)}"
@@ -485,12 +487,12 @@ def why_waiting(run: Run, facts: WhyFacts, zone: ZoneInfo) -> str:
         return f"{waited}: {reached}"
     free = sum(worker.slots - worker.running for worker in taking)
     if free <= 0:
-        return f"{waited}: every slot of the workers is busy"
-    return f"{waited}: ready, a worker is about to take it"
+        return f"{waited}: all worker slots are in use"
+    return f"{waited}: ready, a worker is about to claim it"
 
 
 def unsupervised_text(facts: WhyFacts) -> str:
-    """Return that nobody minds what is running, if nobody is there to do it."""
+    """Return a note if no worker supervises running work."""
     if any(worker.alive(facts.now) for worker in facts.workers):
         return ""
     return f"; {facts.idle.what}, {facts.idle.step}"
@@ -500,14 +502,14 @@ def _later(run: Run, facts: WhyFacts, zone: ZoneInfo) -> str:
     wait = duration_text(run.available_at - facts.now)
     when = f"{wall_time_text(run.available_at, zone)}, in {wait}"
     if run.cause is AttemptCause.RETRY:
-        return f"attempt {run.epoch} failed; it is tried again at {when}"
+        return f"attempt {run.epoch} failed; it is retried at {when}"
     if run.error_code == OVER:
-        return f"held back until {when}: {run.error}"
-    return f"not yet due: it may begin at {when}"
+        return f"waits for a budget until {when}: {run.error}"
+    return f"not due before {when}"
 
 
 def _before(run: Run, facts: WhyFacts) -> str | None:
-    """Return what a run waits for in its lane; None for the head of a lane that is free."""
+    """Return which run blocks it in its lane; None for the first of a free lane."""
     lane = [r for r in facts.unfinished if r.lane == run.lane and r.space == run.space]
     for other in lane:
         if other.state is RunState.RUNNING:
@@ -515,7 +517,7 @@ def _before(run: Run, facts: WhyFacts) -> str | None:
     ready = [other for other in lane if other.place is QueueState.READY and other.id != run.id]
     held = [other for other in lane if other.place is QueueState.HELD and _turn(other) < _turn(run)]
     for other in (*ready, *sorted(held, key=_turn)):
-        return f"run {other.id} of {other.task} is before it in its lane"
+        return f"run {other.id} of {other.task} is ahead of it in its lane"
     return None
 
 
@@ -542,9 +544,9 @@ def _reached(run: Run, facts: WhyFacts) -> str | None:
             if used >= limit.cap:
                 said = f"the limit of {count_text(limit.cap, 'run')} {_where(limit)} is reached"
                 scope = " ".join(filter(None, (limit.scope.value, limit.key)))
-                return f"{said}, which `rota limit set {scope} --cap N` changes"
+                return f"{said}; to change it: `rota limit set {scope} --cap N`"
         if spent:
-            return f"the rate of {spent} {_where(limit)} may be spent"
+            return f"the rate of {spent} {_where(limit)} may be used up"
     return None
 
 

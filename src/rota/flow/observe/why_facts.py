@@ -1,6 +1,6 @@
-"""The facts that an explanation is made of.
+"""The facts for `rota why`.
 
-The number of slots is bounded: a rule that fires every second is told by its newest ones.
+The number of slots is limited: of a rule that fires every second, the newest ones are explained.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SlotKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInstant:
-    """An instant at which a schedule had a slot, or would have had one but for an exception."""
+    """An instant at which a schedule had a slot, or would have had one without an exception."""
 
     schedule: StoredSchedule
     slot: Slot
@@ -69,7 +69,7 @@ class PlannedInstant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhySpan:
-    """What was asked about: from and to, and the single instant if it was one."""
+    """The requested span, and the instant if a single one was requested."""
 
     start: datetime
     end: datetime
@@ -93,27 +93,27 @@ class WhyFacts:
     policies: dict[int, Policy] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
     faults: dict[int, Event] = field(default_factory=dict)
-    """The newest fault of each run that is running."""
+    """The newest agent error of each running run."""
     stops: dict[int, Event] = field(default_factory=dict)
-    """Who wants each run stopped that is running."""
+    """Who requested each running run to stop."""
     noticed: list[Event] = field(default_factory=list)
-    """Where people were told of the one run that is looked at."""
+    """Notifications about the single run."""
     heartbeats: dict[RunId, Heartbeat] = field(default_factory=dict)
     workers: list[WorkerView] = field(default_factory=list)
     idle: IdleReason = NOBODY
-    """What is told where none of them takes anything."""
+    """Why no worker claims runs, if so."""
     limits: list[Limit] = field(default_factory=list)
     pauses: Pauses = ()
     early: Leap | None = None
-    """The span that was planned by a clock which was ahead."""
+    """The span that a clock that was ahead has planned."""
     passed: PassedOver | None = None
-    """Which slots of the task that clock has passed over."""
+    """The slots of the task that this clock has skipped."""
     narrowed: bool = False
-    """Whether the span begins later than was asked for."""
+    """Whether the span starts later than requested."""
     shortened: bool = False
-    """Whether the span ends earlier than was asked for."""
+    """Whether the span ends earlier than requested."""
     filled: dict[tuple[int, datetime], int] = field(default_factory=dict)
-    """How many slots of ledger rows have runs since, by schedule and first slot."""
+    """Number of slots of ledger rows with a run since, by schedule and first slot."""
 
 
 async def load_facts(
@@ -123,9 +123,9 @@ async def load_facts(
     only: str | None = None,
     own: DaemonState | None = None,
 ) -> WhyFacts:
-    """Read what is known about a task in a span, or in the last day if none is given.
+    """Load what is known about a task in a span, by default the last day.
 
-    With `only`, nothing is told of the runs of other spaces.
+    With `only`, runs of other spaces are left out.
     """
     hands = await worker_availability(store, own)
     now = from_micros(store.now())
@@ -184,7 +184,7 @@ async def load_facts(
 
 
 async def _filled(store: Store, task: Task, row: LedgerRow) -> int:
-    """Return how many slots of a ledger row were backfilled: no others have a run beside it."""
+    """Return how many slots of a ledger row were backfilled."""
     runs = await store.read(
         list_slot_runs, task.id, to_micros(row.first_at), to_micros(row.last_at)
     )
@@ -192,7 +192,7 @@ async def _filled(store: Store, task: Task, row: LedgerRow) -> int:
 
 
 async def _newest(store: Store, runs: list[Run]) -> dict[EventName, dict[int, Event]]:
-    """Return the newest event of each name of the runs that are running, by their numbers."""
+    """Return the newest event of each name for each running run."""
     found: dict[EventName, dict[int, Event]] = {name: {} for name in EventName}
     for run in runs:
         if run.state is RunState.RUNNING:
@@ -204,7 +204,7 @@ async def _newest(store: Store, runs: list[Run]) -> dict[EventName, dict[int, Ev
 async def load_run_facts(
     store: Store, task: Task, run: Run, only: str | None = None, own: DaemonState | None = None
 ) -> WhyFacts:
-    """Read what is known about one run, and nothing of its task's others."""
+    """Load what is known about one run."""
     at = run.slot_at or run.created_at
     facts = await load_facts(store, task, WhySpan(start=at, end=at), only, own)
     running = [run.id] if run.state is RunState.RUNNING else []
@@ -228,7 +228,7 @@ async def load_run_facts(
 def planned_around(
     schedules: list[StoredSchedule], span: WhySpan, now: datetime
 ) -> tuple[list[PlannedInstant], WhySpan]:
-    """Return the slots of a span that are nearest to now, and the part that they cover."""
+    """Return the slots of a span nearest to now, and the part that they cover."""
     if span.instant is not None or span.end <= now:
         past, start = planned_in(schedules, span)
         return past, replace(span, start=start)
@@ -247,7 +247,7 @@ def planned_around(
 def planned_in(
     schedules: list[StoredSchedule], span: WhySpan
 ) -> tuple[list[PlannedInstant], datetime]:
-    """Return the newest slots of a span, and where the part begins that they cover."""
+    """Return the newest slots of a span, and where their part starts."""
     start = span.start
     found: list[PlannedInstant] = []
     for schedule in schedules:
@@ -259,7 +259,7 @@ def planned_in(
 
 
 def newest_from(table: Timetable, start: datetime, end: datetime, most: int) -> datetime:
-    """Return from where on a span has at most that many slots."""
+    """Return the start of the newest part of a span with at most so many slots."""
     if len(table.between(start, end, limit=most + 1)) <= most:
         return start
     width = NARROWEST
@@ -275,7 +275,7 @@ def newest_from(table: Timetable, start: datetime, end: datetime, most: int) -> 
 
 
 def _slots(schedule: StoredSchedule, start: datetime, end: datetime) -> Iterable[PlannedInstant]:
-    """Yield slots and exceptions from start to end, both included."""
+    """Yield slots and exceptions from start to end, inclusive."""
     begin = start - timedelta(microseconds=1)
     seen = set()
     for slot in _table(schedule).between(begin, end, limit=2 * MAX_SLOTS):
@@ -310,7 +310,7 @@ def neighbours(
 
 
 def _reads(schedule: StoredSchedule) -> bool:
-    """Whether a stored rule can be evaluated; one that cannot is told by its state alone."""
+    """Return whether a stored rule can be evaluated."""
     try:
         _table(schedule).next(schedule.cursor)
     except (RotaError, ArithmeticError, LookupError, TypeError, ValueError):

@@ -145,7 +145,7 @@ async def test_who_only_writes_rubbish_is_stopped(office, monkeypatch):
     for number in range(4):
         folder.put(f"x{number}", b"rubbish")
     await until(lambda: office.stopped)
-    assert "no commands" in office.stopped[0]
+    assert "invalid files" in office.stopped[0]
     assert len(office.errors()) == 3
 
 
@@ -275,7 +275,7 @@ async def test_a_mailbox_that_was_taken_away_fails_the_attempt(office):
     folder.replies.rmdir()
     folder.command("a", "note")
     await until(lambda: office.stopped)
-    assert "its mailbox is broken" in await office.post.close(folder.kept, drain=True)
+    assert "its mailbox is damaged" in await office.post.close(folder.kept, drain=True)
 
 
 async def test_a_mailbox_that_is_not_there_is_unavailable(office):

@@ -36,9 +36,9 @@ async def test_a_store_that_cannot_be_read_is_told_without_its_address(clock):
 def test_a_loop_that_fails_and_a_planner_that_hangs_are_told():
     found = service_problems([Loop("postman", "no route to 10.0.0.5"), Loop(silent_for=61.0)])
     assert [problem.code for problem in found] == ["service_failing", "planner_late"]
-    assert found[0].sentence == "the postman fails and is tried again"
+    assert found[0].sentence == "the postman fails and is retried"
     assert found[0].whole().endswith(": no route to 10.0.0.5")
-    assert found[1].sentence == "the planner has not ended a step for 61 s"
+    assert found[1].sentence == "the planner has not completed a step for 61 s"
 
 
 @pytest.mark.parametrize(

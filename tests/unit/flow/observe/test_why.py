@@ -49,7 +49,7 @@ def one(make, hour=7, **changes):
             {"began": 600, "retries": 1, "epoch": 2},
             "late",
             (
-                "ran at 07:10, 10 min late because an earlier attempt came to nothing, "
+                "ran at 07:10, 10 min late because an earlier attempt failed, "
                 "took 2 s at attempt 2; run 1"
             ),
         ),
@@ -71,7 +71,7 @@ def one(make, hour=7, **changes):
         (
             {"state": RunState.RUNNING, "stuck": True},
             "running",
-            "running for 5 h, attempt 1, past its timeout and not to be stopped; run 1",
+            "running for 5 h, attempt 1, past its timeout and cannot be stopped; run 1",
         ),
         ({"state": RunState.RUNNING}, "running", "running for 5 h, attempt 1; run 1"),
     ],
@@ -86,7 +86,7 @@ def test_a_slot_that_has_a_run_tells_of_it(make, changes, verdict, sentence):
 
 
 @pytest.mark.parametrize(
-    ("at", "when"), [((12, 0, 4), "is tried again at 12:00:04"), ((11,), "was tried again")]
+    ("at", "when"), [((12, 0, 4), "is launched again at 12:00:04"), ((11,), "was launched again")]
 )
 def test_an_agent_that_its_provider_refused_for_a_moment_is_told_of(make, at, when):
     data = {
@@ -121,7 +121,7 @@ def test_a_replaced_run_names_the_one_that_took_its_place(make):
     [
         ("disabled", "skipped", "skipped: the task was disabled"),
         ("paused", "skipped", "skipped: the task was paused"),
-        ("overlap", "skipped", "skipped: an earlier run was still going on (overlap skip)"),
+        ("overlap", "skipped", "skipped: an earlier run was still active (overlap skip)"),
         ("coalesced", "coalesced", "coalesced into a later slot"),
         (
             "missed",
@@ -161,13 +161,13 @@ def test_several_slots_in_the_ledger_are_one_story(make):
     [
         (
             {"place": QueueState.LATER, "available": 60},
-            "not yet due: it may begin at Sun 2026-11-15 12:01, in 1 min",
+            "not due before Sun 2026-11-15 12:01, in 1 min",
         ),
         (
             {"place": QueueState.LATER, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
-            "attempt 1 failed; it is tried again at Sun 2026-11-15 12:01, in 1 min",
+            "attempt 1 failed; it is retried at Sun 2026-11-15 12:01, in 1 min",
         ),
-        ({}, "in the queue for 5 h: nobody works, start `rota up`"),
+        ({}, "in the queue for 5 h: no worker is running, start `rota up`"),
     ],
 )
 def test_a_queued_run_tells_what_it_waits_for(make, changes, sentence):
@@ -191,7 +191,8 @@ def test_a_busy_lane_names_the_run_that_holds_it(make):
     first = make.queued(6, make.at(6), lane="task:1")
     assert waiting(make, mine, unfinished=[mine, holder]) == "its lane is busy with run 5 of report"
     assert (
-        waiting(make, mine, unfinished=[mine, first]) == "run 6 of report is before it in its lane"
+        waiting(make, mine, unfinished=[mine, first])
+        == "run 6 of report is ahead of it in its lane"
     )
 
 
@@ -201,11 +202,11 @@ def test_a_reached_limit_is_named(make):
     group = Policy(group="mail", metered=False)
     limit = Limit(scope=LimitScope.GROUP, key="mail", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: group}, limits=[limit])
-    reached, change = "the limit of 1 run in the", "is reached, which `rota limit set"
-    assert said == f"{reached} group mail {change} group mail --cap N` changes"
+    reached, change = "the limit of 1 run in the", "is reached; to change it: `rota limit set"
+    assert said == f"{reached} group mail {change} group mail --cap N`"
     pool = Limit(scope=LimitScope.POOL, key="background", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: Policy()}, limits=[pool])
-    assert said == f"{reached} background pool {change} pool background --cap N` changes"
+    assert said == f"{reached} background pool {change} pool background --cap N`"
 
 
 def test_a_route_nobody_serves_is_named(make):
@@ -215,10 +216,8 @@ def test_a_route_nobody_serves_is_named(make):
 
 def test_a_full_worker_is_told(make):
     mine = make.queued(1, make.at(7))
-    assert (
-        waiting(make, mine, workers=[make.worker(running=5)]) == "every slot of the workers is busy"
-    )
-    assert waiting(make, mine) == "ready, a worker is about to take it"
+    assert waiting(make, mine, workers=[make.worker(running=5)]) == "all worker slots are in use"
+    assert waiting(make, mine) == "ready, a worker is about to claim it"
 
 
 def test_a_waiting_run_shows_its_question(make):
@@ -280,7 +279,8 @@ def test_slots_that_nobody_planned_are_overdue_together(make):
     assert why.stories[0].verdict == "overdue"
     assert why.stories[0].count == 3
     assert (
-        why.stories[0].sentence == "due for 3 h and not planned yet: nobody works: start `rota up`"
+        why.stories[0].sentence
+        == "due for 3 h and not planned yet: no worker is running: start `rota up`"
     )
 
 
@@ -303,16 +303,16 @@ def test_slots_before_the_schedule_was_made_or_changed(make):
     young = make.schedule(created_at=make.at(9), updated_at=make.at(9))
     assert one(make, schedules=[young]) == (
         "no_slot",
-        "the schedule did not exist yet: it was made Sun 2026-11-15 09:00",
+        "the schedule did not exist yet: it was created Sun 2026-11-15 09:00",
     )
     changed = make.schedule(updated_at=make.at(9))
     assert one(make, schedules=[changed])[1].startswith(
-        "its rule or its zone's data were others then"
+        "its rule or zone data were different until"
     )
 
 
 def test_a_slot_without_any_record_is_called_unknown(make):
-    assert one(make) == ("unknown", "no record is left: it is older than what is kept")
+    assert one(make) == ("unknown", "no record is left: it is older than the retention period")
 
 
 def test_exceptions_of_the_rule_are_told(make):
@@ -337,7 +337,7 @@ def test_a_schedule_that_was_set_aside_is_noted(make):
     why = explain(
         make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), schedules=[bad]), UTC
     )
-    assert why.notes == ["Schedule default was set aside: its rule could not be evaluated."]
+    assert why.notes == ["Schedule default was quarantined: its rule could not be evaluated."]
     assert why.stories[0].verdict == "missed"
 
 
@@ -349,9 +349,9 @@ def test_a_task_without_a_schedule_tells_of_the_runs_that_were_asked_for(make):
         runs=[make.run(4, created_at=make.at(9), began=make.at(9))],
     )
     why = explain(facts, UTC)
-    assert why.notes == ["It has no schedule: it runs when asked."]
+    assert why.notes == ["It has no schedule: it runs on request."]
     assert [s.sentence for s in why.stories] == [
-        "asked for (manual); ran at 09:00, took 2 s; run 4"
+        "requested (manual); ran at 09:00, took 2 s; run 4"
     ]
 
 
@@ -380,7 +380,7 @@ def test_a_rule_that_fires_every_second_is_bounded(make):
     assert len(facts.planned) <= 90
     (note,) = explain(facts, UTC).notes
     assert note.startswith("What ended before Sat 2026-11-14 12:00 is not shown: ")
-    assert note.endswith("tells of one slot, `rota runs --task report` of every run.")
+    assert note.endswith("explains one slot, `rota runs --task report` lists all runs.")
 
 
 def test_times_are_told_on_the_wall_of_the_zone(make):

@@ -14,7 +14,7 @@ from rota.rules.permissions import LOCAL
 from rota.store.settlement import request_cancel
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.tasks import add_space
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import Bench
 
 HOURLY = ScheduleSpec(cron="0 * * * *")
@@ -74,7 +74,7 @@ async def test_a_rule_that_cannot_be_read_does_not_stop_the_answer():
     await plan(store)
     told, why = await verdicts(store)
     assert told == []
-    assert "was set aside" in why.notes[0]
+    assert "was quarantined" in why.notes[0]
     ((_, schedules),) = await list_tasks(store, LOCAL, None)
     assert next_fires(schedules[0], clock.now(), 3) == []
     await store.close()

@@ -23,7 +23,7 @@ def told(make, start, end, **facts):
 def test_slots_before_a_schedule_was_made_are_one_line(make):
     young = make.schedule("*/5 * * * *", created_at=make.at(10, 58), updated_at=make.at(10, 58))
     (first, *rest) = told(make, (9, 2), (11, 3), schedules=[young])
-    made = "the schedule did not exist yet: it was made Sun 2026-11-15 10:58"
+    made = "the schedule did not exist yet: it was created Sun 2026-11-15 10:58"
     assert first == ("no_slot", 23, made)
     assert [verdict for verdict, _, _ in rest] == ["unknown"]
 

@@ -82,8 +82,8 @@ def test_a_run_that_goes_on_while_nobody_is_there_is_told_as_that(make):
     leaving = replace(make.worker(), leaving=True)
     assert told(make, run, workers=[leaving]) == "running for 5 h, attempt 1"
     said = told(make, run, workers=[replace(leaving, gone=True)], idle=IDLE["stopped"])
-    assert said.endswith("; the daemon is stopped, `rota start` lets it work again")
-    assert told(make, run, workers=[]).endswith("; nobody works, start `rota up`")
+    assert said.endswith("; the daemon is stopped, run `rota start`")
+    assert told(make, run, workers=[]).endswith("; no worker is running, start `rota up`")
 
 
 async def test_who_has_the_database_and_does_not_work_is_to_be_started_not_doubled(make):
@@ -101,18 +101,16 @@ def test_why_and_status_name_the_step_that_helps(make):
     run = make.queued(1, make.at(7))
     leaving = replace(make.worker(), leaving=True)
     said = told(make, run, workers=[leaving], idle=idle)
-    assert said == "the daemon is stopped, `rota start` lets it work again"
+    assert said == "the daemon is stopped, run `rota start`"
     late = [make.schedule(cursor=make.at(8))]
     facts = make.facts(make.at(9), make.at(11), schedules=late, workers=[leaving], idle=idle)
     overdue = explain(facts, ZoneInfo("UTC")).stories[0].sentence
-    assert overdue.endswith(
-        "not planned yet: the daemon is stopped: `rota start` lets it work again"
-    )
+    assert overdue.endswith("not planned yet: the daemon is stopped: run `rota start`")
     seen = judge(
         make.NOW, CALM, [leaving], make.NOW - timedelta(hours=1), WarningThresholds(), idle=idle
     )
     assert [(w.code, w.sentence.partition(": ")[2]) for w in seen.warnings] == [
-        ("no_worker", "`rota start` lets it work again"),
+        ("no_worker", "run `rota start`"),
         ("planner_late", "the daemon is stopped"),
     ]
 
@@ -122,11 +120,15 @@ def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
     behind = make.queued(6, make.at(8), place=QueueState.HELD, lane="task:1")
     asking = make.run(5, state=RunState.WAITING, lane="task:1")
     others = [mine, behind, asking]
-    assert told(make, mine, unfinished=others, workers=[]) == "nobody works, start `rota up`"
-    assert told(make, mine, unfinished=others) == "ready, a worker is about to take it"
+    assert (
+        told(make, mine, unfinished=others, workers=[]) == "no worker is running, start `rota up`"
+    )
+    assert told(make, mine, unfinished=others) == "ready, a worker is about to claim it"
 
 
 def test_who_is_held_behind_another_that_is_held_names_it(make):
     mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
     before = make.queued(6, make.at(6), place=QueueState.HELD, lane="task:1")
-    assert told(make, mine, unfinished=[mine, before]) == "run 6 of report is before it in its lane"
+    assert (
+        told(make, mine, unfinished=[mine, before]) == "run 6 of report is ahead of it in its lane"
+    )
