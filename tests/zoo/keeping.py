@@ -135,7 +135,7 @@ def settled_before_dead() -> Iterator[None]:
     "A running program is returned to the queue when its daemon stops",
 )
 def handed_back() -> Iterator[None]:
-    with replaced(Worker, "_handed_on", lambda *_: False):
+    with replaced(Worker, "_continues_elsewhere", lambda *_: False):
         yield
 
 

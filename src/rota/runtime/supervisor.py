@@ -158,11 +158,11 @@ class Supervisor:
     @property
     def pollers(self) -> list[Poller]:
         """All its pollers, for status."""
-        wanted = [service for role, service in self._roles.items() if role in self.settings.roles]
+        pollers = [poller for role, poller in self._roles.items() if role in self.settings.roles]
         if self._keepers is not None:
-            wanted.append(self.keeper_renewal)
-        wanted.append(self.heartbeats.poller)
-        return [*wanted, self.lease.poller, self.worker.claimer, self.worker.settler]
+            pollers.append(self.keeper_renewal)
+        pollers.append(self.heartbeats.poller)
+        return [*pollers, self.lease.poller, self.worker.claimer, self.worker.settler]
 
     async def start(self) -> None:
         """Acquire the roles, register the worker, and requeue what an earlier process left."""
@@ -191,9 +191,9 @@ class Supervisor:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for role, service in self._roles.items():
+            for role, poller in self._roles.items():
                 if role in self.settings.roles:
-                    group.create_task(service.run())
+                    group.create_task(poller.run())
             group.create_task(self.lease.run())
             if self._keepers is not None:
                 group.create_task(self.keeper_renewal.run())
@@ -210,8 +210,8 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
-        for service in (self.planner, self.sender, self.maintenance, self.keeper_renewal):
-            service.stop()
+        for poller in (self.planner, self.sender, self.maintenance, self.keeper_renewal):
+            poller.stop()
         reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
         while to_the_end and self.worker.running:

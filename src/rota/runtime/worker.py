@@ -311,11 +311,11 @@ class Worker:
             n for n, attempt in self._attempts.items() if attempt.stop is not AttemptStop.FENCED
         }
         unknown = set(held) - working - self._waiting.keys() - unsettled
-        strangers = unknown & self._unknown_claims
-        self._unknown_claims = unknown - strangers
-        if strangers:
-            log.warning("run.claim_unanswered", extra={"runs": len(strangers)})
-            runs = await self._store.read(get_open_runs, sorted(strangers))
+        lost_claims = unknown & self._unknown_claims
+        self._unknown_claims = unknown - lost_claims
+        if lost_claims:
+            log.warning("run.claim_unanswered", extra={"runs": len(lost_claims)})
+            runs = await self._store.read(get_open_runs, sorted(lost_claims))
             report = AttemptReport(outcome=Lost(reason="the answer to its claim was lost"))
             ours = [(run, report) for run in runs if run.state is RunState.RUNNING]
             await settle_runs(self._store, ours, self._chance)
