@@ -134,7 +134,7 @@ class LocalSecretStore:
             if name not in values:
                 log.warning("secrets.unusable", extra={"secret": name, "error": problem})
         self._values, self._problems = values, problems
-        self._redactor.know({**self._seen(), **values})
+        self._redactor.set_secrets({**self._seen(), **values})
 
     def _read(self, source: str) -> str:
         kind, _, where = source.partition(":")
@@ -148,7 +148,7 @@ class LocalSecretStore:
 
     def _seen(self) -> dict[str, str]:
         """Return further secrets that programs without isolation could read and print."""
-        names = {name for agent in EVERY_AGENT for name in agent.abilities.variables}
+        names = {name for agent in EVERY_AGENT for name in agent.capabilities.variables}
         found = {
             name: value
             for name, value in self._environment.items()

@@ -90,7 +90,7 @@ def up(
         color=settings.color,
         stream=painted(sys.stderr),
         file=file,
-        redact=load_secrets(settings).redactor.text,
+        redact=load_secrets(settings).redactor.redact_text,
     )
     narrowed.log()
     check_callables_here(settings.home / "spaces")
@@ -176,7 +176,7 @@ def once(
         settings.log_format,
         color=settings.color,
         stream=painted(sys.stderr),
-        redact=load_secrets(settings).redactor.text,
+        redact=load_secrets(settings).redactor.redact_text,
     )
     narrowed = make_private(settings)
     narrowed.log()

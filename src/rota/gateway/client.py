@@ -435,7 +435,7 @@ class AttemptGateway:
             for name, value in offered.items()
             if not SECRET_NAME.search(name)
             and not URL_WITH_PASSWORD.match(value)
-            and not self._redactor.holds(value)
+            and not self._redactor.contains_secret(value)
         }
 
     def environment(

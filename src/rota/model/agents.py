@@ -196,7 +196,7 @@ class AgentInputClosed:
     """The agent reads no more input."""
 
 
-Said: TypeAlias = (
+AgentEvent: TypeAlias = (
     AgentText
     | AgentProgress
     | AgentToolCall
@@ -336,7 +336,7 @@ class ProcessExit:
     begun: bool = True
 
 
-Judged: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled
+AgentOutcome: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +348,7 @@ class AgentResult:
     the program wrote.
     """
 
-    outcome: Judged
+    outcome: AgentOutcome
     fault: AgentErrorKind | None = None
     text: str = ""
     usage: AgentUsage = field(default_factory=AgentUsage)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from rota.errors import Invalid
-from rota.model.agents import AgentResult, AgentSpec, AgentUsage, ProcessExit, Said
+from rota.model.agents import AgentEvent, AgentResult, AgentSpec, AgentUsage, ProcessExit
 from rota.model.budgets import NO_PRICES, Prices
 from rota.model.programs import Program
 from rota.model.threads import ThreadMessage
 
-DESK = "rota"
+AGENT_API_SERVER = "rota"
 """Name of Rota's own MCP server in the configuration of agents."""
 
 
@@ -56,13 +56,13 @@ class McpServer:
 class Redaction(Protocol):
     """Finds and replaces known secrets."""
 
-    def holds(self, text: str) -> bool:
+    def contains_secret(self, text: str) -> bool:
         """Whether a text contains a secret."""
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
 
-    def data(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    def redact_json(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
         """Return a JSON value without secrets in its strings and keys."""
 
 
@@ -143,7 +143,7 @@ class OutputReader(Protocol):
     def plain(self) -> bool:
         """Whether its lines are text for people."""
 
-    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
+    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[AgentEvent]:
         """Return the events of a line; `cut` means that the line continues in the next call."""
 
     def end(self, end: ProcessExit) -> AgentResult:
@@ -154,7 +154,7 @@ class OutputReader(Protocol):
 class CumulativeUsageReader(Protocol):
     """A reader of an agent that reports usage only at intervals."""
 
-    def pending(self) -> AgentUsage:
+    def unreported_usage(self) -> AgentUsage:
         """Return the usage since the last report, as far as the lines tell it."""
 
 
@@ -168,10 +168,10 @@ class SteerableAgent(Protocol):
     once.
     """
 
-    def steers(self, wish: AgentSpec) -> bool:
+    def accepts_messages(self, spec: AgentSpec) -> bool:
         """Whether it accepts messages in a task with this spec."""
 
-    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
+    def message_line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input; equal messages give equal bytes.
 
         `files` is the folder with files of messages, as its program sees it; None if it has no
@@ -186,15 +186,15 @@ class Agent(Protocol):
     """A kind of agent."""
 
     name: str
-    abilities: AgentCapabilities
+    capabilities: AgentCapabilities
 
-    def check(self, wish: AgentSpec) -> None:
+    def check(self, spec: AgentSpec) -> None:
         """Raise Invalid, naming the field, if this agent does not support a spec."""
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
         """Return the program and its files; raise Invalid as `check` does."""
 
-    def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> OutputReader:
+    def reader(self, spec: AgentSpec, workspace: AgentWorkspace, /) -> OutputReader:
         """Return a reader for one attempt."""
 
 
@@ -203,20 +203,20 @@ class AgentRegistry:
     """The available agents, and the default for tasks that name none."""
 
     known: Mapping[str, Agent]
-    usual: str = ""
+    default: str = ""
     prices: Prices = field(default_factory=lambda: NO_PRICES)
     tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Models of each agent by tier: `low`, `medium` and `high`."""
 
-    def named(self, name: str | None) -> Agent:
+    def get(self, name: str | None) -> Agent:
         """Return an agent by name; raise Invalid if there is none."""
-        wanted = name or self.usual
-        agent = self.known.get(wanted)
+        chosen = name or self.default
+        agent = self.known.get(chosen)
         if agent is None:
             advice = (
                 f"choose one of {', '.join(sorted(self.known)) or 'none: no agent is installed'}"
             )
-            raise Invalid("agent", wanted, advice)
+            raise Invalid("agent", chosen, advice)
         return agent
 
     def model_of(self, agent: str, tier: str) -> str:

@@ -105,14 +105,14 @@ class Redactor:
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
         self._names: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
-        self.know(secrets or {})
+        self.set_secrets(secrets or {})
 
     @property
     def active(self) -> bool:
         """Whether it knows any secret."""
         return self._pattern is not None
 
-    def know(self, secrets: Mapping[str, str]) -> None:
+    def set_secrets(self, secrets: Mapping[str, str]) -> None:
         """Replace the set of known secrets."""
         names: dict[str, str] = {}
         for name, value in secrets.items():
@@ -121,7 +121,7 @@ class Redactor:
         self._names = names
         self._pattern = re.compile(_prefix_tree(names)) if names else None
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
         pattern = self._pattern
         found = None if pattern is None else pattern.search(text)
@@ -142,20 +142,22 @@ class Redactor:
             done = end
         return "".join([*parts, text[done:]])
 
-    def holds(self, text: str) -> bool:
+    def contains_secret(self, text: str) -> bool:
         """Whether a text contains a secret."""
         return self._pattern is not None and self._pattern.search(text) is not None
 
-    def data(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    def redact_json(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
         """Return a JSON value without secrets in its strings and keys."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, Mapping):
-            return {self.data(name): self.data(inner) for name, inner in value.items()}
+            return {
+                self.redact_json(name): self.redact_json(inner) for name, inner in value.items()
+            }
         if type(value) in {list, tuple}:
-            return type(value)(self.data(inner) for inner in value)
+            return type(value)(self.redact_json(inner) for inner in value)
         return value
 
 

@@ -77,7 +77,7 @@ def test_its_prompt_and_messages_are_commands():
 
 
 def test_a_message_is_one_line_that_has_its_number_and_is_escaped_as_in_a_prompt():
-    line = PiAgent().line(SAID)
+    line = PiAgent().message_line(SAID)
     assert line.count(b"\n") == 1
     assert json.loads(line) == {
         "id": "message-171",
@@ -86,7 +86,7 @@ def test_a_message_is_one_line_that_has_its_number_and_is_escaped_as_in_a_prompt
         'thread="cli:default">stop &lt;now&gt;\nand “wait”</message>',
     }
     assert PiAgent().message_in(line) == 171
-    assert PiAgent().line(SAID) == line
+    assert PiAgent().message_line(SAID) == line
 
 
 @pytest.mark.parametrize(

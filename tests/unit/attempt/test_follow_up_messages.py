@@ -45,7 +45,7 @@ def yard():
 @pytest.mark.anyio
 async def test_what_was_put_there_by_who_was_killed_before_it_rang_is_rung_for(yard):
     one = steer(yard)
-    yard.data += CommandAgent().line(message(5, "a"))
+    yard.data += CommandAgent().message_line(message(5, "a"))
     yard.rings = 0
     two = steer(yard)
     assert (yard.rings, two.has(message(5))) == (1, True)
@@ -80,7 +80,7 @@ async def test_a_message_is_put_there_once_whoever_puts_it(yard):
 @pytest.mark.anyio
 @pytest.mark.parametrize("bytes_left", [0, 1, 20, -1])
 async def test_a_line_that_was_torn_by_a_death_is_made_whole(yard, bytes_left):
-    line = CommandAgent().line(message(5, "a"))
+    line = CommandAgent().message_line(message(5, "a"))
     yard.data += line[:bytes_left]
     later = steer(yard)
     assert await later.put(message(5, "a")) == 1
@@ -140,7 +140,7 @@ async def test_a_line_that_is_wanted_is_put_there_once_whoever_puts_it(yard):
 
 @pytest.mark.anyio
 async def test_a_line_that_is_wanted_waits_until_a_torn_one_is_whole(yard):
-    whole = CommandAgent().line(message(5, "a"))
+    whole = CommandAgent().message_line(message(5, "a"))
     yard.data += whole[:20]
     one = steer(yard)
     one.want('{"text": "how is it?"}\n')

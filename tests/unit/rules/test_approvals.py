@@ -72,9 +72,9 @@ def test_every_single_changed_byte_makes_a_decision_void():
     check_decision(question, "approve", question.digest, to_micros(NOW))
     for place in range(len(text)):
         changed = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
-        with pytest.raises(Conflict, match="look at it again"):
+        with pytest.raises(Conflict, match="look at the action again"):
             check_decision(question, "approve", action_digest(changed), to_micros(NOW))
-        with pytest.raises(Conflict, match="look at it again"):  # the record was changed
+        with pytest.raises(Conflict, match="look at the action again"):  # the record was changed
             damaged = approval(changed, digest=question.digest)
             check_decision(damaged, "approve", question.digest, to_micros(NOW))
 

@@ -405,7 +405,7 @@ async def test_a_fenced_worker_takes_its_own_attempts_up_again(desk, chance):
     async with Life(desk, chance, machine, "one").lived() as life:
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
-        life.crew._alone = False
+        life.crew._exclusive = False
         desk.clock.advance(timedelta(minutes=1))
         await desk.store.write(fence_workers)
         life.crew.pulse.wake()

@@ -389,13 +389,13 @@ class RejectedFiles:
 
     def keep(self, at: int, name: str, facts: Mapping[str, Any], content: bytes | None) -> None:
         """Store the content of a file and the reason; `at` is in microseconds."""
-        record = dict(self._redactor.data(facts))
+        record = dict(self._redactor.redact_json(facts))
         if content is not None:
             text = content[: 2 * LONGEST_CONTENT].decode("utf-8", "replace")
-            record["content"] = self._redactor.text(text)[:LONGEST_CONTENT]
+            record["content"] = self._redactor.redact_text(text)[:LONGEST_CONTENT]
             record["bytes"] = len(content)
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        path = self.folder / f"{at:016}-{self._redactor.text(name)}.json"
+        path = self.folder / f"{at:016}-{self._redactor.redact_text(name)}.json"
         held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
         with os.fdopen(held, "w") as file:
             file.write(json.dumps(record, indent=1) + "\n")

@@ -167,7 +167,9 @@ class BudgetEnforcer:
             return None
         model = assignment.task.spec.get("model")
         known = None if model is None else str(model)
-        return rules.unpriced_models(agent.name, known, self._prices, tells=agent.abilities.money)
+        return rules.unpriced_models(
+            agent.name, known, self._prices, tells=agent.capabilities.money
+        )
 
     async def watched(self, going: Attempt, listen: Callable[[], Awaitable[Result]]) -> Result:
         """Follow an attempt to its end, and end it when a budget is spent."""

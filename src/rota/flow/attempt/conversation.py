@@ -208,7 +208,9 @@ def message_text(message: ThreadMessage, files: str | None) -> dict[str, Any]:
 def is_steerable(ready: PreparedAttempt) -> SteerableAgent | None:
     """Return the agent of an attempt if it accepts messages on its input."""
     agent: object = ready.agent
-    return agent if isinstance(agent, SteerableAgent) and agent.steers(ready.wish) else None
+    return (
+        agent if isinstance(agent, SteerableAgent) and agent.accepts_messages(ready.wish) else None
+    )
 
 
 def add_steering(ready: PreparedAttempt, assignment: Assignment) -> AgentWorkspace:
@@ -262,7 +264,7 @@ class InputWriter:
         """Append a message unless it is there; return its number, None if the input has ended."""
         if self.has(message):
             return self._given.index(message.id) + 1
-        if not self._write(self._agent.line(message, self._files)):
+        if not self._write(self._agent.message_line(message, self._files)):
             return None
         self._given.append(message.id)
         self._write_wanted()

@@ -18,6 +18,7 @@ from rota.flow.attempt.prepare import is_reader
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
+    AgentEvent,
     AgentInputClosed,
     AgentInputRequested,
     AgentMessageAccepted,
@@ -31,7 +32,6 @@ from rota.model.agents import (
     AgentToolCall,
     AgentTurnAnswer,
     AgentUsage,
-    Said,
     SessionContext,
 )
 from rota.model.attempts import (
@@ -279,9 +279,9 @@ class OutputParser:
         """Return usage of the current turn that is not reported yet."""
         if not isinstance(self.reader, CumulativeUsageReader):
             return NOTHING_USED.used
-        return _used(self._charge(self.reader.pending()))
+        return _used(self._charge(self.reader.unreported_usage()))
 
-    def _heed(self, said: Said) -> None:
+    def _heed(self, said: AgentEvent) -> None:
         if isinstance(said, AgentMessageAccepted):
             self.taken, self.at_rest = max(self.taken, said.message), False
         elif isinstance(said, (AgentAnswer, AgentError, AgentQuestion)):
@@ -293,7 +293,7 @@ class OutputParser:
         if isinstance(said, AgentAnswer):
             self._result = said
 
-    def _count(self, said: Said) -> None:
+    def _count(self, said: AgentEvent) -> None:
         """Add usage, also when it is no longer recorded as an event."""
         if isinstance(said, AgentToolCall):
             if len(self.tools) < MOST_TOOLS:
@@ -368,7 +368,7 @@ def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
         yield data[start:], False
 
 
-def event_of(said: Said, at: int) -> NewEvent | None:
+def event_of(said: AgentEvent, at: int) -> NewEvent | None:
     """Return the event for an agent event; results and questions end the attempt instead.
 
     The complete text of a result with internal text is recorded; people see the rest.
@@ -526,9 +526,9 @@ class SessionTracker:
     ) -> SessionTracker | None:
         """Return a tracker for an agent with sessions, or None."""
         shared = wish.context is SessionContext.GROUP
-        return cls(agent.name, resumed, shared=shared) if agent.abilities.resume else None
+        return cls(agent.name, resumed, shared=shared) if agent.capabilities.resume else None
 
-    def note(self, said: Said) -> None:
+    def note(self, said: AgentEvent) -> None:
         """Process an agent event."""
         known = self._now
         if isinstance(said, AgentSessionStarted) and is_session_id(said.id):
@@ -596,7 +596,7 @@ class ProgressReporter:
         there = run_conversation(assignment)
         return None if there is None else cls(there, kept, assignment.task.policy.progress)
 
-    def note(self, said: Said, at: int) -> None:
+    def note(self, said: AgentEvent, at: int) -> None:
         """Process an agent event at an offset; of several steps at once the newest counts."""
         match said:
             case AgentTurnAnswer(result=result):

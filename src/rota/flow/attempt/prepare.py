@@ -19,7 +19,7 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool, TaskKind
 from rota.model.text import clean
 from rota.model.threads import READER
-from rota.ports.agent import DESK, Agent, AgentWorkspace, McpServer
+from rota.ports.agent import AGENT_API_SERVER, Agent, AgentWorkspace, McpServer
 from rota.ports.host import AgentApiAddress, AttemptTokens
 from rota.ports.keeper import KeeperHome
 from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, read_agent_spec, site_of
@@ -46,7 +46,9 @@ def add_agent_api(room: AgentWorkspace, way: AgentApiAddress, *, tools: bool) ->
     The token is never an argument, because every user of the machine can read arguments.
     """
     told = {**room.ids, "ROTA_MCP_URL": way.url, "ROTA_MCP_TOKEN": way.token}
-    server = McpServer(name=DESK, url=way.url, headers={"Authorization": f"Bearer {way.token}"})
+    server = McpServer(
+        name=AGENT_API_SERVER, url=way.url, headers={"Authorization": f"Bearer {way.token}"}
+    )
     servers = (*room.servers, server) if tools else room.servers
     return replace(room, ids=told, servers=servers, desk=way.socket)
 
@@ -100,7 +102,7 @@ class AttemptPreparer:
         room = self._yard.make_workspace(assignment, site, self._offered, ids)
         way = None if self._passes is None else self._passes.address_for(assignment.lease, site)
         if way is not None:
-            room = add_agent_api(room, way, tools=agent.abilities.mcp)
+            room = add_agent_api(room, way, tools=agent.capabilities.mcp)
         bounds = resource_limits(assignment, self._usual, room.config)
         return PreparedAttempt(agent, wish, room, bounds, site, role)
 

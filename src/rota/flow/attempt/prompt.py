@@ -86,7 +86,7 @@ class PromptBuilder:
         A run that asked or was lost continues in its own session, one with the context `group` in
         that of its thread; never in one of another agent.
         """
-        if not agent.abilities.resume:
+        if not agent.capabilities.resume:
             return None
         own = await self._own_session(assignment, agent)
         if own is not None or wish.context is SessionContext.ISOLATED:
@@ -127,7 +127,7 @@ class PromptBuilder:
             return READ_ALREADY
         answers = await self._answers(assignment)
         since = answers[-1].epoch if answers else 0
-        sections = agent.abilities.envelope if wish.envelope is None else wish.envelope
+        sections = agent.capabilities.envelope if wish.envelope is None else wish.envelope
         whole = await self._envelope(assignment, sections=sections)
         if answers and session is not None and await self._asked_in(assignment, agent, session):
             whole = replace(whole, instructions="", given="")

@@ -74,8 +74,8 @@ async def set_task_budget(
 
 def check_priced(agents: AgentRegistry, spec: Mapping[str, Any], caps: BudgetCaps) -> None:
     """Refuse a cost budget for an agent whose cost is unknown."""
-    agent = agents.named(spec.get("agent"))
-    tells, model = agent.abilities.money, spec.get("model")
+    agent = agents.get(spec.get("agent"))
+    tells, model = agent.capabilities.money, spec.get("model")
     why = unpriced_models(agent.name, model, agents.prices, tells=tells)
     if caps.cost is not None and why is not None:
         raise Invalid("cost_usd", f"{caps.cost / MICROS:g}", why)

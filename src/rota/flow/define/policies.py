@@ -102,7 +102,7 @@ def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]
             advice = "applies only to agents with instructions; leave it out"
             raise Invalid(stray, spec[stray], advice)
         return dict(spec)
-    agent = agents.named(spec.get("agent"))
+    agent = agents.get(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
     if spec.get("answers") and not spec.get("context"):
         spec = {
