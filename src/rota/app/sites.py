@@ -16,7 +16,7 @@ from rota.app.environment import engine_environment, offered_variables
 from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
 from rota.errors import Invalid, RotaError, Unavailable
-from rota.executors.container.engine import ContainerEngine, UserMapping, pinned
+from rota.executors.container.engine import ContainerEngine, UserMapping, pinned_image
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
@@ -111,7 +111,7 @@ class LocalSiteChecker:
         if asks and self.outlet is None and not load_secrets(self._settings).opens():
             raise Unavailable(NO_OUTLET)
         if site.image is not None:
-            pinned(self.engine, site.image)
+            pinned_image(self.engine, site.image)
         for share in site.mounts:
             self.mounts.share(share, role)
 

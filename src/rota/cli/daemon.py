@@ -32,7 +32,7 @@ from rota.cli.context import CliContext
 from rota.cli.tasks import import_first
 from rota.cli.terminal_filter import painted
 from rota.errors import Unavailable
-from rota.executors.shared.resource_limits import settle_in
+from rota.executors.shared.resource_limits import delegate_controllers
 from rota.flow.define.schedules import ScheduleSpec
 from rota.flow.define.tasks import put_task
 from rota.flow.observe.time_text import count_text
@@ -95,7 +95,7 @@ def up(
     narrowed.log()
     check_callables_here(settings.home / "spaces")
     import_first(desk, settings.home / FIRST_TASKS)
-    settle_in()
+    delegate_controllers()
     raise_file_limit()
     run_async(_up(desk, settings, samples, name_traces, narrowed.sentences()))
 

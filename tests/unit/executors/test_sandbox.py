@@ -11,9 +11,9 @@ from rota.executors.sandbox.executor import (
     HostFeatures,
     SandboxExecutor,
     bwrap_arguments,
-    closing,
-    last_steps,
-    with_carriers,
+    final_arguments,
+    start_programs,
+    with_forwarders,
 )
 from rota.executors.shared.mounts import AllowedMount, MountAllowlist, environment
 from rota.executors.shared.resource_limits import CgroupHierarchy, enforced_limits, limit_arguments
@@ -89,7 +89,7 @@ def test_the_walls_word_for_word():
 
 
 def test_the_last_steps_word_for_word():
-    seen, steps = last_steps(
+    seen, steps = start_programs(
         PYTHON, ["--limit", "CORE", "0"], EgressSocket(socket="/srv/g.sock", port=80)
     )
     assert seen[::3] == ["--ro-bind", "--ro-bind", "--outlet"]
@@ -99,7 +99,7 @@ def test_the_last_steps_word_for_word():
         *(*python, "/run/rota/start.py", "--limit", "CORE", "0", "--"),
         *(*python, "/run/rota/forward.py", "80", "/run/rota/outlet.sock", "--"),
     ]
-    assert closing(Program(argv=(), cwd="/srv/x/../y/")) == [
+    assert final_arguments(Program(argv=(), cwd="/srv/x/../y/")) == [
         "--remount-ro",
         "/",
         "--chdir",
@@ -109,10 +109,10 @@ def test_the_last_steps_word_for_word():
 
 def test_what_carries_the_ways_out_does_not_count_as_the_programs():
     way, bounds = EgressSocket(socket="/srv/g.sock", port=80), ResourceLimits(processes=5)
-    assert with_carriers(room(bounds=bounds)).bounds.processes == 5
-    assert with_carriers(room(bounds=bounds, desk=way)).bounds.processes == 7
-    assert with_carriers(room(bounds=bounds, desk=way, outlet=way)).bounds.processes == 8
-    assert with_carriers(room(desk=way)).bounds.processes is None
+    assert with_forwarders(room(bounds=bounds)).bounds.processes == 5
+    assert with_forwarders(room(bounds=bounds, desk=way)).bounds.processes == 7
+    assert with_forwarders(room(bounds=bounds, desk=way, outlet=way)).bounds.processes == 8
+    assert with_forwarders(room(desk=way)).bounds.processes is None
 
 
 def test_a_member_reads_where_the_list_says_so_and_nothing_there_needs_a_guard():
