@@ -191,7 +191,7 @@ async def test_jagc_w14_deleting_keeps_the_history_and_stops_the_work(desk):
         "cancelled": 1,
     }
     assert (await desk.store.write(renew_worker, "w1", desk.store.now())).cancels == (lease.run_id,)
-    await desk.end(lease, Cancelled(reason="somebody cancelled it"))
+    await desk.end(lease, Cancelled(reason="it was cancelled"))
     assert (await find_run(desk.store, LOCAL, lease.run_id)).task == "job"
 
 

@@ -124,7 +124,7 @@ async def test_zub_w07_a_cancel_that_meets_a_claim_stops_the_run(desk, chance):
     run = await cancel_run(desk.store, LOCAL, run_id, chance)
     assert run.cancel_requested_at is not None
     assert (await desk.store.write(renew_worker, "w1", desk.store.now())).cancels == (run_id,)
-    assert await desk.end(lease, Cancelled(reason="somebody cancelled it"))
+    assert await desk.end(lease, Cancelled(reason="it was cancelled"))
 
 
 async def test_zub_w11_a_type_error_in_a_task_runs_it_once():

@@ -201,7 +201,7 @@ def test_an_engine_that_cannot_have_lobbies_is_told_of(ground, kit):
     broken.chmod(0o755)
     engine = replace(kit.engine, program=str(broken))
     missing = ContainerExecutor(Interpreter.running(), ground.mounts, engine).check()
-    assert (missing[0].what, missing[0].where) == ("ways out of containers", "not here")
+    assert (missing[0].what, missing[0].where) == ("sidecars of containers", "not here")
     assert missing[0].needed
 
 

@@ -103,7 +103,7 @@ def test_a_line_that_has_no_text_says_nothing():
         ({"rota": "question", "question": "Delete them?"}, "a question needs a text"),
         ({"rota": "question", "text": " "}, "a question needs a text"),
         ({"rota": "result", "value": 7}, "a result needs text or data, not value"),
-        ({"rota": "result", "data": "x" * MAX_RESULT_BYTES}, "at most 256 KiB of data are kept"),
+        ({"rota": "result", "data": "x" * MAX_RESULT_BYTES}, "data may have at most 256 KiB"),
     ],
 )
 def test_a_question_or_a_result_that_cannot_be_kept_is_shown_and_is_a_failure(line, lacks):

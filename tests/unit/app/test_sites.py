@@ -26,7 +26,7 @@ def test_without_a_list_only_what_is_rotas_own_is_shown(home, tmp_path):
     mounts = mounts_of(load_settings(str(home)))
     assert mounts.mount(str(home / "spaces" / "main"), SpaceRole.MAIN, write=True).write
     for own in ("spaces/other", "keepers/rooms/1-1", "keepers/mailboxes/1-1/abcdef12/out"):
-        with pytest.raises(NotPermitted, match="Rota's own"):
+        with pytest.raises(NotPermitted, match="belongs to Rota"):
             mounts.share(SharedFolder(path=str(home / own), write=False), SpaceRole.MAIN)
     for path in (home, home / "rota.db", home / "keepers", tmp_path / "data"):
         with pytest.raises(NotPermitted):
@@ -43,7 +43,7 @@ async def test_what_the_list_names_may_be_asked_for(home, tmp_path):
     with pytest.raises(NotPermitted, match="may only be read"):
         await sites.admit(shared, SpaceRole.MEMBER)
     elsewhere = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/opt"),))
-    with pytest.raises(NotPermitted, match="may not be shown"):
+    with pytest.raises(NotPermitted, match="may not be mounted"):
         await sites.admit(elsewhere, SpaceRole.MAIN)
 
 

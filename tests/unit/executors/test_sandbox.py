@@ -219,11 +219,11 @@ def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
     executor = ProcessExecutor(PYTHON, hierarchy=None, certain_kill=False)
     assert not executor.certain_kill
     assert [m.what for m in executor.check()] == [
-        "a bound on the number of processes",
-        "a bound on the memory of all processes together",
-        "a bound on processors",
+        "a limit on the number of processes",
+        "a limit on the memory of all processes together",
+        "a limit on CPUs",
     ]
-    with pytest.raises(Unavailable, match="process has no walls"):
+    with pytest.raises(Unavailable, match="process has no isolation"):
         executor.wrap(Program(argv=["x"]), room())
 
 
@@ -237,7 +237,7 @@ def test_folders_in_memory_are_no_larger_than_the_memory_a_program_may_use():
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "GCONV_PATH", "TMUX_TMPDIR"])
 def test_a_program_behind_walls_cannot_change_who_builds_them(name):
     command = Program(argv=["x"], env={name: "/srv/evil.so"})
-    with pytest.raises(Invalid, match="would reach outside"):
+    with pytest.raises(Invalid, match="would take effect outside"):
         environment(command, room())
     assert environment(command, room(isolated=False))[name] == "/srv/evil.so"
 
