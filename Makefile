@@ -7,7 +7,7 @@ PYTHON ?= python3
 TOOLS := bubblewrap podman runc catatonit uidmap tmux zsh fish
 ENGINE := docker.io containerd runc tini
 
-.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo zoo-short attacks oracle check format bench docs clean simulate
+.PHONY: help setup tools run smoke trace test release test-agents test-programs test-crash zoo zoo-short attacks oracle check format bench docs clean simulate
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ test: setup  ## run the tests, including PostgreSQL
 
 smoke: setup  ## run a quick check of the code layout, the command line and a daemon, in two minutes
 	.venv/bin/pytest -q -n 2 tests/architecture tests/system/cli/test_daemon.py tests/system/cli/test_both_ways.py
+
+trace: setup  ## print which code the daemon runs for `rota run hello --wait`
+	@.venv/bin/python -m tests.tools.trace $(if $(JSON),--json)
 
 release: check test zoo-short test-programs test-agents  ## run all release tests and build the wheel
 	$(UV) build --quiet --out-dir dist

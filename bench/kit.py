@@ -93,18 +93,22 @@ class Marks:
         return self.at(number)
 
 
-def python_of(side: str) -> str:
-    ours = side in {"ours", "raw", "load"}
-    return sys.executable if ours else str(PEERS / "bin" / "python")
+def python_of(side: str, tree: Path) -> str:
+    if side not in {"ours", "raw", "load"}:
+        return str(PEERS / "bin" / "python")
+    return sys.executable if tree == ROOT else str(tree / ".venv" / "bin" / "python")
 
 
-def start(side: str, verb: str, **options: Any) -> subprocess.Popen[str]:
-    """Start a side's verb in a process group of its own; its answer is the last line it prints."""
+def start(side: str, verb: str, *, tree: Path = ROOT, **options: Any) -> subprocess.Popen[str]:
+    """Start a side's verb in a process group of its own; its answer is the last line it prints.
+
+    A `tree` is another checkout, whose own side is started by its own Python.
+    """
     (HOME / "logs").mkdir(parents=True, exist_ok=True)
     with (HOME / "logs" / f"{side}.log").open("a") as log:
         return subprocess.Popen(
-            [python_of(side), "-m", f"bench.sides.{side}", verb, json.dumps(options)],
-            cwd=ROOT,
+            [python_of(side, tree), "-m", f"bench.sides.{side}", verb, json.dumps(options)],
+            cwd=tree,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -6,12 +6,15 @@ import asyncio
 import gc
 import inspect
 import logging
+import os
 import signal
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.store", "rota.testing")
+pytest.register_assert_rewrite("rota.testing")
 
 from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402
@@ -26,7 +29,8 @@ INVENTED = {Invariant.EVERY_SLOT, Invariant.OF_A_SLOT}
 
 
 def pytest_configure():
-    """Let programs be interrupted also where the tests run in the background of a shell."""
+    """Let programs be interrupted in the background of a shell; leave the user's cache alone."""
+    os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"rota-tests-{os.getuid()}")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -9,7 +9,7 @@ from rota.executors.inprocess.run_context import RunContext
 
 
 async def hello(run: RunContext) -> str:
-    """Say hello; the shortest task there is."""
+    """Say hello; the simplest task."""
     return f"hello from run {run.id}"
 
 
@@ -28,7 +28,7 @@ async def flaky(run: RunContext) -> str:
 
 
 async def summary(run: RunContext) -> None:
-    """Send what the task before it returned; runs after `count_words`."""
+    """Send the result of its predecessor; runs after `count_words`."""
     words = "unknown"
     if isinstance(run.payload, dict):
         words = run.payload["after"]["result"]["words"]
@@ -45,6 +45,6 @@ async def nap(run: RunContext) -> float:
 
 
 async def approve(run: RunContext) -> str:
-    """Ask a person; `rota questions` shows it and `rota answer` answers it."""
+    """Ask a person; see `rota questions` and `rota answer`."""
     answer = await run.ask("Shall I go on?", options=("yes", "no"))
     return f"the answer was {answer}"

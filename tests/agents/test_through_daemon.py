@@ -144,7 +144,7 @@ def lodging(request, agent, folder, bytecode, provider):
     settings = {}
     if name == "container":
         podman = request.getfixturevalue("engine")
-        settings = {"ROTA_ENGINE": program_of(podman)}
+        settings = {"ROTA_EXECUTORS_CONTAINER_ENGINE": program_of(podman)}
     house = House(folder, bytecode)
     made = Lodging(house, space, options)
     if name == "container":

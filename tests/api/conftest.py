@@ -31,7 +31,6 @@ from rota.api.http_server import ListenAddress, opened_socket, serving
 from rota.api.middleware import LoginBackoff, Middleware, TrustedHosts
 from rota.api.routes import HttpApi, McpEndpoint
 from rota.app.composition import NoSqlConsole
-from rota.app.plugins import load_agents
 from rota.app.probes import LocalProbes
 from rota.app.secrets import LocalSecretStore
 from rota.app.settings import load_settings
@@ -47,6 +46,7 @@ from rota.runtime.event_loop import fastest_loop
 from rota.store.sqlite.database import MemoryDatabase, SqliteDatabase
 from rota.store.sqlite.sql_console import SqliteSqlConsole
 from rota.testing.fakes import FixedChance
+from tests.tools.plugins import plugins
 from tests.tools.store_bench import Bench
 
 PATIENCE = 30.0
@@ -171,7 +171,7 @@ class Door:
         self.port = sock.getsockname()[1]
         self.entrance = KeyAuthenticator(self.store, self.clock.monotonic)
         self._open.callback(self.entrance.close)
-        bounds = CommandLimits(calls=frozenset({CALL}))
+        limits = CommandLimits(calls=frozenset({CALL}))
         inquirer = NoSqlConsole("")
         if isinstance(self.store, SqliteDatabase):
             inquirer = SqliteSqlConsole(self.store.database.path)
@@ -179,10 +179,9 @@ class Door:
         house = AppContext(
             store=self.store,
             chance=FixedChance(),
-            bounds=bounds,
-            agents=load_agents("claude"),
-            channels=("log",),
-            inquirer=inquirer,
+            limits=limits,
+            plugins=plugins(channels=("log",)),
+            sql_console=inquirer,
             artifacts=self.artifacts,
             probes=LocalProbes(Path("nowhere")),
             secrets=self.secrets,

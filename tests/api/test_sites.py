@@ -14,6 +14,7 @@ def test_the_usual_executor_is_shown_at_creation(door):
     assert made.json["site"] == {
         "executor": "process",
         "usual": True,
+        "terminal": False,
         "isolated": False,
         "image": None,
         "mounts": [],
@@ -26,6 +27,17 @@ def test_the_usual_executor_is_shown_at_creation(door):
     }
     own = door.ann.post("/v1/tasks", SCRIPT).json["site"]
     assert (own["executor"], own["usual"], own["isolated"]) == ("sandbox", True, True)
+
+
+def test_the_executor_is_one_that_is_installed(door):
+    told = door.main.post("/v1/tasks", SCRIPT | {"executor": "moon"})
+    assert (told.status, told.field) == (400, "executor")
+    assert told.json["error"]["message"] == (
+        'executor "moon": choose container, process, sandbox or tmux'
+    )
+    schema = door.main.get("/v1/openapi.json").json["components"]["schemas"]["CreateTask"]
+    assert "enum" not in str(schema["properties"]["executor"])
+    assert door.main.post("/v1/tasks", SCRIPT | {"executor": "tmux"}).json["site"]["terminal"]
 
 
 def test_bounds_are_kept_with_the_task(door):

@@ -50,7 +50,7 @@ def test_every_kind_of_rule_is_taken(door, schedule, kind):
      (WORK | {"schedule": {"kind": "cron", "every": "1m"}}, "schedule"),
      (WORK | {"policy": {"timeout": "soon"}}, "timeout"),
      (WORK | {"policy": {"retry": {"attempts": 0}}}, "policy.retry.attempts"),
-     (WORK | {"thread": "nothing"}, "thread"), (WORK | {"agent": "command"}, "body"),
+     (WORK | {"thread": "nothing"}, "thread"), (WORK | {"agent": "command"}, "command"),
      ({"command": []}, "command"),
      ({"call": "tests.api.callables:greet", "policy": {"idle_timeout": "3s"}}, "idle_timeout")],
 )  # fmt: skip

@@ -50,7 +50,7 @@ SEARCHING = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
 AT_ONE_PLACE = frozenset({"match", "fullmatch"})
 SHORT = {
     "rota.timing.natural_language._SEPARATOR": "a phrase of at most 1,000 characters without double spaces",
-    "src/rota/executors/tmux/executor.py:62": "the version that tmux tells",
+    "src/rota/executors/tmux/executor.py:66": "the version that tmux tells",
     "rota.store.sql_files._NAME": "Rota's own files",
 }
 """Patterns that take the square of a text which is short, or which nobody else writes."""

@@ -14,8 +14,7 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rota.app.plugins import load_agents
-from rota.commands.context import RequestContext
+from rota.commands.context import AppContext, RequestContext
 from rota.commands.runs import AnswerInput, answer_run
 from rota.errors import IllegalMove
 from rota.faultpoints import STAGES, arm
@@ -38,6 +37,7 @@ from rota.store.sqlite.database import SqliteDatabase
 from rota.store.tasks import add_space
 from rota.store.views import list_questions, list_runs
 from rota.testing.fakes import FixedChance
+from tests.tools.plugins import plugins
 
 MARK = "[ZUBOT_CONTROL_REQUEST]"
 OTHER, ASKING = 1, 2
@@ -95,9 +95,8 @@ async def look(file):
 async def approve(file, digest, fault=""):
     async with opened(file) as store:
         arm(fault)
-        office = RequestContext(
-            store=store, caller=LOCAL, chance=FixedChance(), agents=load_agents("command")
-        )
+        app = AppContext(store=store, chance=FixedChance(), plugins=plugins("command"))
+        office = RequestContext(app=app, caller=LOCAL)
         asked = AnswerInput(run=ASKING, answer="approve", action_hash=digest)
         try:
             await answer_run(office, asked)

@@ -32,7 +32,8 @@ from rota.store.plans import promote_delayed
 from rota.store.views import list_questions, list_runs
 from rota.store.workers import prune_runs
 from rota.testing.fakes import FixedChance, RecordingChannel
-from tests.tools.store_bench import failed, micros
+from tests.scenario.builders import FlakyStore
+from tests.tools.store_bench import Bench, failed, micros
 
 CHANCE = FixedChance()
 DAY = timedelta(days=1)
@@ -176,3 +177,8 @@ def busy(bench, runner):
     made = Busy(bench)
     runner.run(made.fill())
     return made
+
+
+@pytest.fixture
+def flaky(clock, opened):
+    return Bench(opened(FlakyStore(clock)), clock)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.tools.simulation import main as command
 from tests.tools.simulation import record
+from tests.tools.simulation.coverage import SOMETIMES
 from tests.tools.simulation.history import Violation
-from tests.tools.simulation.sometimes import SOMETIMES
 from tests.tools.simulation.world import Verdict
 
 

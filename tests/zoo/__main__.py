@@ -11,10 +11,9 @@ from functools import partial
 from multiprocessing import get_context
 from os import cpu_count
 
-from tests.zoo.all import BUGS
-from tests.zoo.catching import MOST_SEEDS, SHORT_SEEDS, Caught
-from tests.zoo.looking import caught
-from tests.zoo.planting import Bug
+from tests.zoo.bugs import Bug
+from tests.zoo.catalogue import BUGS
+from tests.zoo.detection import MOST_SEEDS, SHORT_SEEDS, Caught, caught
 
 
 def table(bugs: Sequence[Bug], found: Sequence[Caught | None]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from rota.store import claims
 from rota.store.tasks import get_tasks
 from tests.tools.interception import intercepted
 from tests.tools.simulation import world
-from tests.zoo.planting import bug, queries, replaced, schema, several
+from tests.zoo.bugs import bug, queries, replaced, schema, several
 
 
 @bug(

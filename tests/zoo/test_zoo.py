@@ -1,8 +1,8 @@
 """The zoo itself; `make zoo-short` looks for its bugs, and `make zoo` for all of them."""
 
 from tests.tools.simulation.world import World
-from tests.zoo.all import BUGS
-from tests.zoo.timekeeping import in_autumn, in_spring, leap_days
+from tests.zoo.catalogue import BUGS
+from tests.zoo.timing import in_autumn, in_spring, leap_days
 
 
 def test_without_a_bug_nothing_is_caught():

@@ -49,8 +49,8 @@ UNEXPECTED = {"code": "unexpected", "message": "internal error; see the log of t
 class AgentApi:
     """Serves attempts, and callers with a key."""
 
-    def __init__(self, house: AppContext, pace: RateLimiter | None = None) -> None:
-        self._house = house
+    def __init__(self, app: AppContext, pace: RateLimiter | None = None) -> None:
+        self._app = replace(app, secrets=None)
         self._pace = pace or RateLimiter()
         self._roles: dict[str, SpaceRole] = {}
 
@@ -74,7 +74,7 @@ class AgentApi:
 
     async def caller_of(self, run_id: int, epoch: int) -> Caller | None:
         """Return the caller of an attempt; None if the attempt is over."""
-        held = await self._house.store.read(find_attempt_identity, run_id, epoch)
+        held = await self._app.store.read(find_attempt_identity, run_id, epoch)
         return None if held is None else attempt_caller(held, await self._role(held.space))
 
     def offers(self, caller: Caller) -> Mapping[str, AvailableOperation]:
@@ -128,7 +128,7 @@ class AgentApi:
             return fields
         said = found.filled(fields, held)
         if found.verb.name == "schedule_task" and "call" not in said:
-            (own,) = await self._house.store.read(get_tasks, [held.task_id])
+            (own,) = await self._app.store.read(get_tasks, [held.task_id])
             said = inherit_settings(own.spec, said)
         return said
 
@@ -146,24 +146,11 @@ class AgentApi:
     async def _role(self, space: str) -> SpaceRole:
         """Return the role of a space, which never changes."""
         if space not in self._roles:
-            self._roles[space] = (await self._house.store.read(find_space, space)).role
+            self._roles[space] = (await self._app.store.read(find_space, space)).role
         return self._roles[space]
 
     def _office(self, caller: Caller) -> RequestContext:
-        house = self._house
-        return RequestContext(
-            store=house.store,
-            caller=caller,
-            chance=house.chance,
-            bounds=house.bounds,
-            agents=house.agents,
-            channels=house.channels,
-            inquirer=house.inquirer,
-            sites=house.sites,
-            artifacts=house.artifacts,
-            probes=house.probes,
-            daemon=house.daemon,
-        )
+        return RequestContext(app=self._app, caller=caller)
 
 
 def check_depth(value: object) -> None:

@@ -29,7 +29,7 @@ from rota.api.asgi import (
 )
 from rota.commands.catalogue import pattern_of
 from rota.commands.fields import Id, SpaceName, TextFormat
-from rota.commands.responses import RequestModel, event_given
+from rota.commands.responses import EventResponse, RequestModel
 from rota.errors import NotFound, Unavailable, Unknown
 from rota.model.events import (
     START,
@@ -266,7 +266,7 @@ class EventHub:
 
     def frame(self, position: EventPosition, event: Event) -> bytes:
         """Serialize one event."""
-        data = event_given(event).model_dump_json()
+        data = EventResponse.from_model(event).model_dump_json()
         return f"id: {self.cursor(position)}\nevent: {event.name.value}\ndata: {data}\n\n".encode()
 
     def _start(self) -> None:

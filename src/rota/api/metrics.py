@@ -46,8 +46,8 @@ _SENT = {
 class Metrics:
     """Counters of this process and access to the values in the store."""
 
-    def __init__(self, house: AppContext, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._house = house
+    def __init__(self, app: AppContext, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
         self._monotonic = monotonic
         self._position: EventPosition | None = None
         self._runs: Counter[str] = Counter({state.value: 0 for state in FINISHED})
@@ -70,7 +70,7 @@ class Metrics:
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - slow
 
         await self._count()
-        store = self._house.store
+        store = self._app.store
         families = _Families(
             queue=await store.read(view_queue),
             workers=await store.read(list_workers),
@@ -83,7 +83,7 @@ class Metrics:
 
     async def _count(self) -> None:
         """Count a bounded number of events since the last call."""
-        store = self._house.store
+        store = self._app.store
         if self._position is None:
             self._position = await store.read(last_event_position)
         for _ in range(MOST_PAGES):
@@ -137,10 +137,10 @@ class Metrics:
         requests = CounterMetricFamily(
             "rota_http_requests", "HTTP requests by route and status.", labels=["route", "status"]
         )
-        for (route, status), count in sorted(self._house.answers.items()):
+        for (route, status), count in sorted(self._app.answers.items()):
             requests.add_metric([route, str(status)], count)
         yield requests
-        daemon = self._house.daemon
+        daemon = self._app.daemon
         if daemon is None:
             return
         silent = GaugeMetricFamily(

@@ -84,8 +84,8 @@ class _Route:
 class HttpApi:
     """Handles authenticated requests."""
 
-    def __init__(self, house: AppContext, pages: dict[str, Page] | None = None) -> None:
-        self._house = house
+    def __init__(self, app: AppContext, pages: dict[str, Page] | None = None) -> None:
+        self._app = app
         self._pages = pages or {}
         self._sharing: RequestCoalescer[HttpResponse] = RequestCoalescer()
         self._plain: dict[tuple[str, str], Operation] = {}
@@ -97,9 +97,9 @@ class HttpApi:
             else:
                 self._plain[command.method, command.path] = command
         self._document: bytes | None = None
-        self._hub = EventHub(house.store, SystemClock(), house.chance)
-        self._streams = EventStreams(house.store, self._hub)
-        self._metrics = Metrics(house)
+        self._hub = EventHub(app.store, SystemClock(), app.chance)
+        self._streams = EventStreams(app.store, self._hub)
+        self._metrics = Metrics(app)
         self._reading = Reading()
         self.downloads = Downloads()
 
@@ -157,22 +157,11 @@ class HttpApi:
             return _reply_of(answer)
         return await self._look(command, office, asked)
 
-    def _office(self, scope: Scope, stands: bytes | None = None) -> RequestContext:
-        house = self._house
+    def _office(self, scope: Scope, if_match: bytes | None = None) -> RequestContext:
         return RequestContext(
-            store=house.store,
+            app=self._app,
             caller=_caller(scope),
-            chance=house.chance,
-            bounds=house.bounds,
-            agents=house.agents,
-            channels=house.channels,
-            inquirer=house.inquirer,
-            sites=house.sites,
-            artifacts=house.artifacts,
-            probes=house.probes,
-            secrets=house.secrets,
-            daemon=house.daemon,
-            stands=None if stands is None else stands.decode("latin-1"),
+            expected_version=None if if_match is None else if_match.decode("latin-1"),
         )
 
     async def _fetch(self, wanted: dict[str, str], scope: Scope, receive: Receive) -> Download:
@@ -239,9 +228,9 @@ class HttpApi:
 
     async def _ready(self) -> HttpResponse:
         """Return readiness with reasons but without confidential details."""
-        house = self._house
-        services = [] if house.daemon is None else house.daemon.services
-        found = await readiness(house.store, services)
+        app = self._app
+        services = [] if app.daemon is None else app.daemon.services
+        found = await readiness(app.store, services)
         if not found:
             return HttpResponse.record(200, {"status": "ok"})
         reasons = [{"code": each.code, "message": each.sentence} for each in found]

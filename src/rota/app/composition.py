@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from rota.agents.command.agent import ScriptAgent
 from rota.app.addresses import store_at
 from rota.app.environment import offered_variables, trust_environment
-from rota.app.plugins import load_agents, load_channels
+from rota.app.plugins import load_plugins
 from rota.app.probes import LocalProbes
 from rota.app.redaction import with_redaction
 from rota.app.secrets import GATEWAY, LocalSecretStore, load_secrets
 from rota.app.settings import Settings
 from rota.app.sites import LocalSiteChecker
 from rota.app.tokens import agent_api_socket
-from rota.commands.context import CommandLimits
+from rota.commands.context import AppContext, CommandLimits, DaemonControl
 from rota.errors import NotFound, SqlRefused, Unavailable
 from rota.executors.inprocess.runner import InProcessRunner
 from rota.faultpoints import arm
@@ -40,6 +39,7 @@ from rota.model.programs import ResourceLimits
 from rota.model.spaces import Limit, LimitScope, Quota, SpaceRole
 from rota.model.tasks import Pool
 from rota.model.views import ClaimResult
+from rota.ports.channel import Channel
 from rota.ports.clock import Random
 from rota.ports.host import ArtifactStore, AttemptTokens, Probes
 from rota.ports.mailbox import MailboxService
@@ -49,7 +49,7 @@ from rota.runtime.heartbeats import ProcLoadGauge
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
 from rota.store.claims import claim_runs, set_limits
 from rota.store.sql_console import SqlConsole, SqlQuery, SqlResult
-from rota.store.store import Database, Store
+from rota.store.store import Database, HookedStore, Store
 from rota.store.tasks import add_space, add_thread, find_space
 from rota.store.views import list_limits
 
@@ -155,7 +155,7 @@ def make_supervisor(
         heartbeat=settings.heartbeat,
         roles=roles,
     )
-    channels = load_channels()
+    channels = load_plugins(settings).channels
     chance = random.SystemRandom()
     store = with_redaction(store, load_secrets(settings).redactor)
     kept = make_attempt_runner(
@@ -198,16 +198,15 @@ async def single_pass(
     settings: Settings, store: Store, most: int | None, mailboxes: MailboxService | None = None
 ) -> PassResult:
     """Plan what is due, run at most `most` ready runs, deliver, and return."""
-    rationed = _Rationed(store, most)
+    quota = _RunQuota(most)
     with inprocess_runner(settings) as runner:
-        crew = make_supervisor(
-            settings, cast("Store", rationed), runner, WORKER_ONLY, mailboxes=mailboxes
-        )
-        schedules, sent = await _pass(crew, store)
-    return PassResult(schedules=schedules, processed=rationed.given, sent=sent)
+        limited = HookedStore(store, quota)
+        crew = make_supervisor(settings, limited, runner, WORKER_ONLY, mailboxes=mailboxes)
+        schedules, sent = await _pass(crew, store, load_plugins(settings).channels)
+    return PassResult(schedules=schedules, processed=quota.claimed, sent=sent)
 
 
-async def _pass(crew: Supervisor, store: Store) -> tuple[int, int]:
+async def _pass(crew: Supervisor, store: Store, channels: Mapping[str, Channel]) -> tuple[int, int]:
     chance = random.SystemRandom()
     await crew.start()
     await align(store, zone_data_mark())
@@ -222,33 +221,35 @@ async def _pass(crew: Supervisor, store: Store) -> tuple[int, int]:
         group.create_task(crew.run())
         crew.worker.wake()
         await crew.worker.idle()
-        channels = load_channels()
         while count := await deliver(store, channels, crew.worker.id, chance):
             sent += count
         await crew.stop()
     return schedules, sent
 
 
-class _Rationed:
-    """A store that gives out a bounded number of runs, and is the same store otherwise."""
+class _RunQuota:
+    """A hook that limits how many runs a store claims in total."""
 
-    def __init__(self, store: Store, most: int | None) -> None:
-        self._store = store
+    def __init__(self, most: int | None) -> None:
         self._most = most
-        self.given = 0
+        self.claimed = 0
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
-        return getattr(self._store, name)
-
-    async def claim(
-        self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
-    ) -> ClaimResult:
-        """Lease ready runs as long as there are any left to give."""
-        left = want if self._most is None else min(want, self._most - self.given)
+    async def __call__(
+        self,
+        write: Callable[..., Awaitable[Any]],
+        operation: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: ANN401 - the result of whatever operation
+        """Run an operation; a claim gets what is left of the quota."""
+        if operation is not claim_runs:
+            return await write(operation, *args, **kwargs)
+        worker, pools, routes, want = args
+        left = want if self._most is None else min(want, self._most - self.claimed)
         if left <= 0:
             return ClaimResult(leases=[], tasks={}, answers={})
-        claimed = await self._store.write(claim_runs, worker, pools, routes, left)
-        self.given += len(claimed.leases)
+        claimed: ClaimResult = await write(operation, worker, pools, routes, left)
+        self.claimed += len(claimed.leases)
         return claimed
 
 
@@ -280,7 +281,7 @@ def make_attempt_runner(
     mailboxes: MailboxService | None = None,
 ) -> AttemptRunner:
     """Return the runner of agents and scripts under the keepers of this home."""
-    sites = LocalSiteChecker(settings)
+    plugins, sites = load_plugins(settings), LocalSiteChecker(settings)
     secrets = load_secrets(settings)
     ways = make_attempt_gateway(settings, secrets)
     return AttemptRunner(
@@ -294,10 +295,11 @@ def make_attempt_runner(
             ways,
             secrets.redactor,
         ),
-        {**load_agents(settings.agent).known, ScriptAgent.name: ScriptAgent()},
+        plugins.every_agent,
         holder,
         chance,
-        usual_agent=settings.agent,
+        executors=plugins.executors,
+        usual_agent=plugins.agents.default,
         offered=offered_variables(),
         patience=LaunchRetryPolicy(retries=settings.agent_retries, wait=settings.agent_wait),
         tidy=partial(prune_artifacts, store, make_artifact_store(settings), settings.retention),
@@ -391,8 +393,29 @@ def sql_role_ddl(role: str | None = None) -> str:
     return role_ddl(role or ROLE)
 
 
-def command_limits(settings: Settings) -> CommandLimits:
+def make_app_context(
+    settings: Settings,
+    store: Store,
+    *,
+    sql_console: SqlConsole | None = None,
+    daemon: DaemonControl | None = None,
+) -> AppContext:
     """Return the limits of the settings that apply to every interface."""
+    return AppContext(
+        store=store,
+        chance=random.SystemRandom(),
+        limits=_command_limits(settings),
+        plugins=load_plugins(settings),
+        sql_console=sql_console,
+        sites=LocalSiteChecker(settings),
+        artifacts=make_artifact_store(settings),
+        probes=probes_of(settings),
+        secrets=load_secrets(settings),
+        daemon=daemon,
+    )
+
+
+def _command_limits(settings: Settings) -> CommandLimits:
     return CommandLimits(
         warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
         calls=frozenset(settings.calls),

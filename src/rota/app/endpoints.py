@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -36,18 +35,14 @@ from rota.api.http_server import (
 from rota.api.middleware import LoginBackoff, Middleware, TrustedHosts
 from rota.api.refusals import RefusalLimit
 from rota.app.composition import (
-    command_limits,
-    make_artifact_store,
+    make_app_context,
     make_home,
     make_sql_console,
-    probes_of,
 )
 from rota.app.discovery import announce
-from rota.app.plugins import load_agents, load_channels
 from rota.app.redaction import with_redaction
 from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
-from rota.app.sites import LocalSiteChecker
 from rota.app.tokens import FOLDER, LocalAttemptTokens, agent_api_socket, ensure_admin_key
 from rota.commands.context import AppContext, DaemonControl
 from rota.errors import Unavailable
@@ -89,19 +84,8 @@ async def open_http_api(
     limit = RefusalLimit()
     try:
         await ensure_admin_key(store, settings.home)
-        house = AppContext(
-            store=with_redaction(store, load_secrets(settings).redactor),
-            chance=random.SystemRandom(),
-            bounds=command_limits(settings),
-            agents=load_agents(settings.agent, settings.prices, settings.tiers),
-            channels=tuple(load_channels()),
-            inquirer=inquirer,
-            sites=LocalSiteChecker(settings),
-            artifacts=make_artifact_store(settings),
-            probes=probes_of(settings),
-            secrets=load_secrets(settings),
-            daemon=daemon,
-        )
+        redacted = with_redaction(store, load_secrets(settings).redactor)
+        app = make_app_context(settings, redacted, sql_console=inquirer, daemon=daemon)
         entrance = KeyAuthenticator(store)
         trust = TrustedHosts(
             hosts=names_of(place, frozenset(settings.hosts)),
@@ -109,11 +93,11 @@ async def open_http_api(
             metrics_open=settings.metrics_open,
         )
         url = address_of(sock, place)
-        built = _Built(house, passes, entrance)
+        built = _Built(app, passes, entrance)
         at_desk = {MCP_PATH: built.at_desk}
-        guard = Middleware(built, entrance, trust, LoginBackoff(), house.answers, inside=at_desk)
+        guard = Middleware(built, entrance, trust, LoginBackoff(), app.answers, inside=at_desk)
         inner = Middleware(
-            built.desk_alone, entrance, TrustedHosts(), LoginBackoff(), house.answers,
+            built.desk_alone, entrance, TrustedHosts(), LoginBackoff(), app.answers,
             inside={MCP_PATH: built.attempt_at_desk},
         )  # fmt: skip
         with limit.applied():
@@ -143,9 +127,9 @@ class _Built:
     """
 
     def __init__(
-        self, house: AppContext, passes: LocalAttemptTokens, entrance: KeyAuthenticator
+        self, context: AppContext, passes: LocalAttemptTokens, entrance: KeyAuthenticator
     ) -> None:
-        self._house = house
+        self._context = context
         self._passes = passes
         self._entrance = entrance
         self._app: App | None = None
@@ -191,10 +175,10 @@ class _Built:
             McpEndpoint,
         )
 
-        desk = AgentApi(self._house)
+        desk = AgentApi(self._context)
         self._either = AgentAuthenticator(desk, self._passes, self._entrance.caller_of).caller_of
         self._by_pass = AgentAuthenticator(desk, self._passes).caller_of
-        api = HttpApi(self._house, {MCP_PATH: McpEndpoint(McpSession(desk))})
+        api = HttpApi(self._context, {MCP_PATH: McpEndpoint(McpSession(desk))})
         self._close = api.close
         tune_memory()
         return api
@@ -315,19 +299,10 @@ def open_mailboxes(settings: Settings, store: Store) -> Iterator[MailboxManager]
     """Yield the mailboxes of a home, and close them afterwards."""
     redactor = load_secrets(settings).redactor
     store = with_redaction(store, redactor)
-    house = AppContext(
-        store=store,
-        chance=random.SystemRandom(),
-        bounds=command_limits(settings),
-        agents=load_agents(settings.agent, settings.prices, settings.tiers),
-        channels=tuple(load_channels()),
-        sites=LocalSiteChecker(settings),
-        artifacts=make_artifact_store(settings),
-        probes=probes_of(settings),
-    )
+    app = make_app_context(settings, store)
     pace = RateLimiter(burst=BURST)
     home = settings.home.absolute()
-    post = MailboxManager(LazyAgentApi(house, pace), store, home, pace=pace, redactor=redactor)
+    post = MailboxManager(LazyAgentApi(app, pace), store, home, pace=pace, redactor=redactor)
     try:
         yield post
     finally:
@@ -337,8 +312,8 @@ def open_mailboxes(settings: Settings, store: Store) -> Iterator[MailboxManager]
 class LazyAgentApi:
     """The agent API, created at its first use, because many daemons run no programs."""
 
-    def __init__(self, house: AppContext, pace: RateLimiter) -> None:
-        self._house = house
+    def __init__(self, app: AppContext, pace: RateLimiter) -> None:
+        self._app = app
         self._pace = pace
         self._desk: CommandDispatcher | None = None
         self._lock = asyncio.Lock()
@@ -356,4 +331,4 @@ class LazyAgentApi:
     def _make(self) -> CommandDispatcher:
         from rota.agent_api.dispatcher import AgentApi as Real  # noqa: PLC0415 - slow to load
 
-        return Real(self._house, self._pace)
+        return Real(self._app, self._pace)

@@ -11,14 +11,6 @@ DEFAULT_HOME = "~/.rota"
 OF_COMMANDS = ("home", "url", "key", "thread_key")
 """Variables that are not settings."""
 
-OF_ENGINES = (
-    "HOME",
-    "XDG_RUNTIME_DIR",
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "DOCKER_HOST",
-    "DOCKER_CONFIG",
-)
 OF_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 OF_TERMINALS = ("TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "HOME")
 
@@ -60,11 +52,6 @@ def home_was_named(typed: str | None) -> bool:
 def offered_variables() -> dict[str, str]:
     """Return the environment from which programs may get variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-
-
-def engine_environment() -> dict[str, str]:
-    """Return the environment of a container engine's client."""
-    return {name: os.environ[name] for name in OF_ENGINES if name in os.environ}
 
 
 def trust_environment() -> dict[str, str]:

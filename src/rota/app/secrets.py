@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rota.app.environment import offered_variables
-from rota.app.plugins import EVERY_AGENT
+from rota.app.plugins import load_plugins
 from rota.app.settings import Settings
 from rota.app.tokens import ADMIN_KEY
 from rota.errors import Invalid, Unavailable
@@ -148,7 +148,8 @@ class LocalSecretStore:
 
     def _seen(self) -> dict[str, str]:
         """Return further secrets that programs without isolation could read and print."""
-        names = {name for agent in EVERY_AGENT for name in agent.capabilities.variables}
+        agents = load_plugins(self._settings).every_agent.values()
+        names = {name for agent in agents for name in agent.capabilities.variables}
         found = {
             name: value
             for name, value in self._environment.items()

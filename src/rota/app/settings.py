@@ -38,15 +38,11 @@ class PriceSetting(BaseModel):
     cached: _Dollars | None = None
 
 
-TierModels: TypeAlias = dict[
-    Literal["claude", "codex", "pi"], dict[Literal["low", "medium", "high"], str]
-]
-PRICE_MEANINGS = {
-    "prices": "prices of models whose agent reports tokens only, in the file: "
-    '`[prices."gpt-6"]` with `input`, `output` and `cached`, dollars for a million tokens',
-    "tiers": "the models for `model_tier`, for each agent, in the file: `[tiers.claude]` "
-    "with `low`, `medium` and `high`",
-}
+PLUGIN_TABLES = ("executors", "agents", "channels")
+"""The tables of the file that hold the settings of plug-ins: `[executors.container]`."""
+
+
+PluginTables: TypeAlias = Mapping[str, Mapping[str, Mapping[str, object]]]
 
 
 def prices_of(told: Mapping[str, PriceSetting]) -> Prices:
@@ -126,13 +122,10 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
-    agent: str = "claude"
+    agent: str | None = None
     agent_retries: int = AGENT_RETRIES
     agent_wait: timedelta = AGENT_WAIT
     prices: Prices = field(default_factory=lambda: NO_PRICES, hash=False)
-    tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
-    engine: str | None = None
-    engine_users: str | None = None
     mounts: Path | None = None
     outlet: Path | None = None
     outlet_port: int = OUTLET_PORT
@@ -145,6 +138,10 @@ class Settings:
     log_file: Path | None = None
     fault: str = ""
     color: bool = True
+    plugins: PluginTables = field(default_factory=dict, hash=False)
+    """What the tables of the file say of plug-ins: kind, name, setting."""
+    plugin_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The variables that begin like those of plug-ins, without ROTA_, in lower case."""
     given: frozenset[str] = field(default=frozenset())
 
     @property
@@ -179,13 +176,6 @@ def _address(value: object) -> object:
 def _postgres(value: object) -> object:
     if not str(value).startswith(("postgresql://", "postgres://")):
         message = "write postgresql://rota_sql@host/name, or leave it out for SQLite"
-        raise ValueError(message)
-    return value
-
-
-def _engine(value: object) -> object:
-    if value not in {"podman", "docker"} and not str(value).startswith("/"):
-        message = "write podman, docker or the full path of one of them"
         raise ValueError(message)
     return value
 
@@ -258,16 +248,12 @@ MEANINGS = MappingProxyType(
         "`X-Forwarded-For` is trusted",
         "hosts": "additional host names that requests may use",
         "calls": "callables, `module:function`, that requests over HTTP may name",
-        "agent": "the agent of tasks that name none: `claude`, `codex`, `pi` or `command`",
+        "agent": "the agent of tasks that name none; default: the one that its plug-in declares",
         "agent_retries": "how often an agent is launched again inside an attempt when its provider "
         "limits requests, is overloaded or cannot be reached",
         "agent_wait": "time before each of these launches",
-        **PRICE_MEANINGS,
-        "engine": "the container engine: `podman`, `docker`, or the path of one of them; default: "
-        "podman if it is installed, otherwise docker",
-        "engine_users": "the user of programs in containers on this machine: `mapped`, a user that "
-        "owns only the folders of the program, or `own`, the user that runs Rota; default: "
-        "`mapped` for rootless podman, `own` otherwise",
+        "prices": "prices of models whose agent reports tokens only, in the file: "
+        '`[prices."gpt-6"]` with `input`, `output` and `cached`, dollars for a million tokens',
         "mounts": "the file that lists the folders that tasks may mount; default: `mounts.toml` in "
         "the home folder",
         "outlet": "the egress socket: a Unix socket of this machine, for example of a proxy to "
@@ -323,13 +309,10 @@ class SettingsFile(BaseModel):
     trusted_proxies: _Words = ()
     hosts: _Words = ()
     calls: _Words = ()
-    agent: Literal["claude", "codex", "pi", "command"] = "claude"
+    agent: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     agent_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
     agent_wait: _Wait = AGENT_WAIT
     prices: dict[str, PriceSetting] = Field(default_factory=dict)
-    tiers: TierModels = Field(default_factory=dict)
-    engine: Annotated[str, BeforeValidator(_engine)] | None = None
-    engine_users: Literal["mapped", "own"] | None = None
     mounts: Path | None = None
     outlet: Annotated[Path, AfterValidator(_absolute)] | None = None
     outlet_port: Annotated[int, Field(ge=1024, le=65_535)] = OUTLET_PORT
@@ -357,6 +340,8 @@ def read_settings(
     """Return the settings, or None and one sentence for each error."""
     folder = home_folder(home)
     written, faults = _read_file(folder / FILE_NAME)
+    plugins = {kind: written.pop(kind, {}) for kind in PLUGIN_TABLES}
+    faults += _wrong_tables(plugins)
     typed = {name: value for name, value in {"store": store, **more}.items() if value is not None}
     try:
         wanted = SettingsFile.model_validate({**written, **_variables(), **typed})
@@ -369,12 +354,38 @@ def read_settings(
     values["store"] = values["store"] or f"sqlite:///{folder / 'rota.db'}"
     color = not os.environ.get("NO_COLOR")
     given = frozenset(wanted.model_fields_set)
-    return Settings(home=folder, color=color, given=given, **values), []
+    variables = {name: os.environ[f"{PREFIX}{name.upper()}"] for name in plugin_variables()}
+    return Settings(
+        home=folder,
+        color=color,
+        plugins=plugins,
+        plugin_variables=variables,
+        given=given,
+        **values,
+    ), []
+
+
+def plugin_variables() -> list[str]:
+    """Return the variables of plug-ins that are set, such as `executors_container_engine`."""
+    begins = tuple(f"{PREFIX}{kind.upper()}_" for kind in PLUGIN_TABLES)
+    found = (name for name, value in os.environ.items() if value and name.startswith(begins))
+    return sorted(name.removeprefix(PREFIX).lower() for name in found)
+
+
+def _wrong_tables(plugins: PluginTables) -> list[str]:
+    """Return a sentence for each table of plug-ins that is none."""
+    faults = []
+    for kind, tables in plugins.items():
+        names = tables if isinstance(tables, dict) else {kind: tables}
+        wrong = [name for name, table in names.items() if not isinstance(table, dict)]
+        faults += [str(Invalid(kind, name, f"write a table: [{kind}.NAME]")) for name in wrong]
+    return faults
 
 
 def unknown_variables() -> list[str]:
-    """Return ROTA_* variables that are no settings, for example misspelt ones."""
-    known = {f"{PREFIX}{name.upper()}" for name in (*OF_COMMANDS, *SettingsFile.model_fields)}
+    """Return ROTA_* variables that are no settings, for example misspelt ones; not of plug-ins."""
+    names = (*OF_COMMANDS, *SettingsFile.model_fields, *plugin_variables())
+    known = {f"{PREFIX}{name.upper()}" for name in names}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
@@ -409,6 +420,7 @@ def _sentences(fault: ValidationError) -> Iterable[str]:
 def _no_setting(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only for faults
 
-    near = get_close_matches(name, SettingsFile.model_fields, 1)
+    known = (*SettingsFile.model_fields, *PLUGIN_TABLES)
+    near = get_close_matches(name, known, 1)
     meant = f": did you mean {near[0]}? There" if near else "; there"
-    return f"unknown setting{meant} are {', '.join(SettingsFile.model_fields)}"
+    return f"unknown setting{meant} are {', '.join(known)}"

@@ -12,26 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota.agents.shared.capabilities import PATH
-from rota.app.environment import engine_environment, offered_variables
+from rota.app.environment import offered_variables
+from rota.app.plugins import load_plugins
 from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
-from rota.errors import Invalid, RotaError, Unavailable
-from rota.executors.container.engine import ContainerEngine, UserMapping, pinned_image
-from rota.executors.container.executor import ContainerExecutor
-from rota.executors.process.executor import ProcessExecutor
-from rota.executors.sandbox.executor import SandboxExecutor
-from rota.executors.shared.mounts import AllowedMount, MountAllowlist, read_mounts
-from rota.executors.shared.resource_limits import find_hierarchy
-from rota.executors.tmux.executor import TmuxExecutor
-from rota.keeper.build import Interpreter, can_use_namespaces
+from rota.errors import RotaError, Unavailable
 from rota.keeper.home import BlockingCalls
-from rota.keeper.paths import steps_below
+from rota.model.executors import ExecutorRegistry, not_installed
 from rota.model.programs import LimitEnforcement, NetworkAccess, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
+from rota.ports.agent import AgentRegistry
 from rota.ports.executor import (
     NO_OUTLET,
-    SEARCH_PATH,
     EgressSocket,
     Executor,
     MissingRequirement,
@@ -42,8 +35,6 @@ from rota.rules.task_spec import is_call, site_of
 from rota.store.store import Store
 from rota.store.views import list_spaces, list_tasks
 
-MOUNTS = "mounts.toml"
-ENGINES = ("podman", "docker")
 TRIED_SECONDS = 60.0
 """How long the result of a trial is cached."""
 
@@ -65,18 +56,9 @@ class LocalSiteChecker:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._plugins = load_plugins(settings)
         self._tried: dict[str, tuple[float, ExecutorTrial]] = {}
         self._trials = BlockingCalls()
-
-    @cached_property
-    def mounts(self) -> MountAllowlist:
-        """The folders that programs may mount."""
-        return mounts_of(self._settings)
-
-    @cached_property
-    def engine(self) -> ContainerEngine:
-        """The container engine."""
-        return engine_of(self._settings)
 
     @property
     def outlet(self) -> EgressSocket | None:
@@ -87,43 +69,40 @@ class LocalSiteChecker:
     @cached_property
     def executors(self) -> dict[str, Executor]:
         """All executors; whether one works is tried when it is needed."""
-        python, hierarchy = Interpreter.running(), find_hierarchy()
-        certain = can_use_namespaces(python)
-        plain = ProcessExecutor(python, hierarchy=hierarchy, certain_kill=certain)
-        walled = SandboxExecutor(python, self.mounts, hierarchy=hierarchy)
-        made: list[Executor] = [
-            plain,
-            walled,
-            ContainerExecutor(python, self.mounts, self.engine),
-            TmuxExecutor(python, plain=plain, walled=walled),
-        ]
-        return {executor.name: executor for executor in made}
+        return self._plugins.make_executors()
 
     async def admit(self, site: Site, role: SpaceRole) -> None:
         """Raise an error with a correction unless a program can run there."""
         await self._trials.run(site.executor, self._admit, site, role)
 
     def _admit(self, site: Site, role: SpaceRole) -> None:
-        refuse(site.executor, self.try_out(site.executor).missing)
-        if site.isolated and site.executor == TmuxExecutor.name:
-            refuse("tmux with isolation", self.try_out(SandboxExecutor.name).missing)
+        missing = self.try_out(site.executor).missing
+        refuse(site.executor, missing)
+        if site.isolated:
+            refuse(f"{site.executor} with isolation", missing, isolated=True)
         asks = site.network is NetworkAccess.OUTLET
         if asks and self.outlet is None and not load_secrets(self._settings).opens():
             raise Unavailable(NO_OUTLET)
-        if site.image is not None:
-            pinned_image(self.engine, site.image)
-        for share in site.mounts:
-            self.mounts.share(share, role)
+        self._executor(site.executor).admit(site, role)
 
     async def limit_enforcement(self, site: Site) -> Mapping[str, LimitEnforcement]:
         """Return how limits on memory, processes and CPU are enforced there."""
-        made = await asyncio.to_thread(lambda: self.executors)
-        return made[site.executor].holds(isolated=site.isolated)
+        made = await asyncio.to_thread(self._executor, site.executor)
+        return made.holds(isolated=site.isolated)
 
     async def missing_programs(self, task: Task, role: SpaceRole) -> Sequence[str]:
         """Return the programs of a task that are missing here, in sentences."""
         found = await asyncio.to_thread(missing_programs, task, role, self._settings)
         return [str(lack) for lack in found]
+
+    def _executor(self, name: str) -> Executor:
+        try:
+            return self.executors[name]
+        except KeyError:
+            failed = {each.name: each.reason for each in self._plugins.problems}
+            raise Unavailable(
+                f"there is no executor {name!r} here: {not_installed(name, self.executors, failed)}"
+            ) from None
 
     def try_all(self) -> list[ExecutorTrial]:
         """Try every executor."""
@@ -133,7 +112,7 @@ class LocalSiteChecker:
         """Try an executor; the result is cached for a short time."""
         at, tried = self._tried.get(name, (0.0, None))
         if tried is None or time.monotonic() > at + TRIED_SECONDS:
-            executor = self.executors[name]
+            executor = self._executor(name)
             try:
                 missing = executor.check()
             except Unavailable as fault:
@@ -143,54 +122,6 @@ class LocalSiteChecker:
         return tried
 
 
-def mounts_of(settings: Settings) -> MountAllowlist:
-    """Return the folders that programs may mount in addition to their own.
-
-    Rota's home is never allowed: it contains the database, the keys and this list.
-    """
-    home = settings.home.absolute()
-    own = (
-        AllowedMount(folder=str(home / "spaces"), own=True),
-        AllowedMount(folder=str(home / "keepers" / "rooms"), write=False, own=True),
-        AllowedMount(folder=str(home / "keepers" / "mailboxes"), own=True),
-    )
-    path = settings.mounts or home / MOUNTS
-    if settings.mounts is None and not path.exists():
-        return MountAllowlist(own)
-    if steps_below(str(home.resolve() / "spaces"), str(path.resolve())) is not None:
-        raise Invalid("mounts", str(path), "move it out of `spaces`, where programs write")
-    listed = read_mounts(path).folders
-    for entry in listed:
-        real = os.path.realpath(entry.folder)
-        for one, other in ((real, str(home.resolve())), (str(home.resolve()), real)):
-            if steps_below(one, other) is not None:
-                advice = "name folders outside of Rota's home that do not contain it"
-                raise Invalid("mounts", entry.folder, advice)
-    return MountAllowlist((*own, *listed))
-
-
-def engine_of(settings: Settings) -> ContainerEngine:
-    """Return the container engine of the settings, or the first one found."""
-    wanted = settings.engine
-    found = [_program(name) for name in ((wanted,) if wanted else ENGINES)]
-    program = next((path for path in found if path), wanted or ENGINES[0])
-    kind = "podman" if "podman" in Path(program).name else "docker"
-    usual = UserMapping.MAPPED if kind == "podman" and os.geteuid() != 0 else UserMapping.OWN
-    return ContainerEngine(
-        program=program,
-        kind=kind,
-        env={**engine_environment(), "PATH": SEARCH_PATH},
-        users=UserMapping(settings.engine_users or usual),
-        local_images=True,
-    )
-
-
-def _program(name: str) -> str | None:
-    return name if name.startswith("/") else shutil.which(name, path=SEARCH_PATH)
-
-
-PROGRAM = "command"
-"""The agent for arbitrary programs."""
 NOT_ON_PATH = "is not on the PATH"
 OF_SCRIPTS = frozenset({".py", ".sh", ".js", ".rb", ".pl"})
 """Suffixes of scripts that people put into the working folder."""
@@ -231,7 +162,7 @@ def missing_programs(task: Task, role: SpaceRole, settings: Settings) -> list[Mi
 
     Isolated programs and images are not checked, because they see another file system.
     """
-    if task.kind is TaskKind.PYTHON or _walled(task, role):
+    if task.kind is TaskKind.PYTHON or _walled(task, role, load_plugins(settings).executors):
         return []
     work = settings.home.absolute() / "spaces" / task.space / "work"
     named = task.spec.get("folder")
@@ -239,7 +170,7 @@ def missing_programs(task: Task, role: SpaceRole, settings: Settings) -> list[Mi
     found: list[MissingProgram | None] = []
     if named is not None and not folder.is_dir():
         found.append(MissingProgram(f"the folder {named}", "is not there", f"create it in {work}"))
-    programs = dict.fromkeys(_programs(task, settings.agent))
+    programs = dict.fromkeys(_programs(task, load_plugins(settings).agents))
     found += (_look(program, folder) for program in programs)
     return [lack for lack in found if lack is not None]
 
@@ -262,19 +193,23 @@ def _look(program: str, folder: Path) -> MissingProgram | None:
     return MissingProgram(what, NOT_ON_PATH, "install it, or add it to the PATH of the daemon")
 
 
-def _programs(task: Task, usual: str) -> Iterator[str]:
+def _programs(task: Task, agents: AgentRegistry) -> Iterator[str]:
     """Yield the programs of a task, of its gate and of its checks."""
     spec: Mapping[str, Any] = task.spec
-    agent = str(spec.get("agent") or usual) if task.kind is TaskKind.AGENT else PROGRAM
-    own = [agent] if agent != PROGRAM else [] if spec.get("shell") else spec.get("command")
     others = [spec.get(GATE), *(spec.get(CHECKS) or ())]
-    for words in (own, *(one.get("command") for one in others if isinstance(one, dict))):
+    lines = [one.get("command") for one in others if isinstance(one, dict)]
+    if task.kind is not TaskKind.AGENT or agents.takes_program(spec.get("agent")):
+        lines.insert(0, [] if spec.get("shell") else spec.get("command"))
+    else:
+        agent = agents.known.get(spec.get("agent") or agents.default)
+        yield from agent.capabilities.requires if agent is not None else ()
+    for words in lines:
         if isinstance(words, list | tuple) and words and not is_call(str(words[0])):
             yield str(words[0])
 
 
-def _walled(task: Task, role: SpaceRole) -> bool:
+def _walled(task: Task, role: SpaceRole, executors: ExecutorRegistry) -> bool:
     try:
-        return site_of(task.spec, role).isolated
+        return site_of(task.spec, role, executors).isolated
     except RotaError:  # its runs are refused with the reason
         return True

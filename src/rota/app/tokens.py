@@ -17,7 +17,6 @@ from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket
 from rota.ports.host import AgentApiAddress
 from rota.rules.permissions import LOCAL, OWNER
-from rota.rules.task_spec import has_own_loopback
 from rota.rules.tokens import (
     SECRET_BYTES,
     is_attempt_token,
@@ -55,7 +54,7 @@ class LocalAttemptTokens:
         token = make_attempt_token(
             self._secret, self._store.database.incarnation, lease.run_id, lease.epoch
         )
-        if not has_own_loopback(site):
+        if not site.own_loopback:
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
         return AgentApiAddress(url, token, socket=True) if self.socket_open else None

@@ -19,8 +19,8 @@ from rota.cli.runs import why_queued
 from rota.commands.errors import DONE, FAILED, INTERRUPTED
 from rota.errors import Refused, RotaError
 from rota.model.runs import FINISHED
+from rota.ports.executor import Terminal
 
-PANES = "tmux"
 LOOKS = 50
 LOOK_SECONDS = 0.1
 """How often it is looked what became of a run whose pane is gone."""
@@ -32,7 +32,9 @@ def attach(
     write: Annotated[bool, typer.Option("--write", help="Type into it, too.")] = False,
     space: SpaceName = None,
 ) -> None:
-    """Show the living pane of a run whose task runs in tmux, on this machine.
+    """Show the terminal of a running program, on this machine.
+
+    Executors with terminals have one; `rota doctor` lists the executors.
 
     Ctrl-b d leaves it, and the run goes on. Without --write nothing that is typed reaches it. A run
     that is queued is waited for; Ctrl-C leaves it.
@@ -50,12 +52,15 @@ def attach(
     _check_running(found)
     waited = seen["state"] == "queued"
     from rota.app.environment import terminal_environment  # noqa: PLC0415
-    from rota.executors.tmux.executor import Pane  # noqa: PLC0415
+    from rota.app.plugins import load_plugins  # noqa: PLC0415
     from rota.keeper.home import state_folders  # noqa: PLC0415 - slow to load
 
-    def look() -> list[Pane]:
+    kinds = load_plugins(desk.settings()).terminals()
+
+    def look() -> list[Terminal]:
         states = state_folders(desk.around.home, number, found["attempt"])
-        return [pane for pane in (Pane(str(state)) for state in states) if pane.there]
+        panes = (kind(str(state)) for state in states for kind in kinds)
+        return [pane for pane in panes if pane.there]
 
     panes = look()
     for _ in range(LOOKS if waited else 0):
@@ -65,8 +70,8 @@ def attach(
         panes = look()
     if not panes:
         message = (
-            f"run {number} has no pane in {desk.around.home}: only tasks with --executor tmux have "
-            f"one; follow it with `rota logs {number} -f`"
+            f"run {number} has no terminal in {desk.around.home}: its executor offers none, or it "
+            f"runs elsewhere; follow it with `rota logs {number} -f`"
         )
         raise Refused(message)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -100,7 +105,7 @@ def _has_pane(desk: CliContext, run: Record) -> bool:
         site = desk.call("GET", f"/v1/tasks/{run['task_id']}", {"space": run["space"]})["site"]
     except RotaError:
         return False
-    return site is not None and site["executor"] == PANES
+    return site is not None and site["terminal"]
 
 
 def _check_running(run: Record) -> None:
@@ -110,8 +115,8 @@ def _check_running(run: Record) -> None:
         raise Refused(message)
     if state != "running":
         message = (
-            f"run {number} is {state}: a pane is there while a run goes on, of tasks with "
-            f"--executor tmux; see `rota why {number}`"
+            f"run {number} is {state}: there is a terminal only while a run goes on; see "
+            f"`rota why {number}`"
         )
         raise Refused(message)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -16,66 +17,9 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from rota.cli.context import GlobalOptions
-from rota.cli.help_pages import USAGE, tell
+from rota.cli.help_pages import COMMANDS, USAGE, refusal, tell
 from rota.commands.errors import DONE, FAILED, INTERRUPTED, error_code, fault_record
 from rota.errors import Invalid, RotaError
-
-MODULES = MappingProxyType(
-    {
-        "up": "daemon",
-        "once": "daemon",
-        "add": "tasks",
-        "ls": "tasks",
-        "run": "runs",
-        "logs": "logs",
-        "attach": "attach",
-        "artifacts": "runs",
-        "why": "schedules",
-        "status": "status",
-        "watch": "status",
-        "task": "tasks",
-        "apply": "tasks",
-        "runs": "runs",
-        "cancel": "runs",
-        "retry": "runs",
-        "backfill": "runs",
-        "questions": "runs",
-        "answer": "runs",
-        "say": "threads",
-        "messages": "threads",
-        "session": "sessions",
-        "thread": "threads",
-        "next": "schedules",
-        "schedule": "schedules",
-        "state": "task_state",
-        "seen": "task_state",
-        "space": "spaces",
-        "key": "keys",
-        "secret": "secrets",
-        "limit": "spaces",
-        "notify": "notifications",
-        "budget": "budgets",
-        "worker": "status",
-        "machine": "status",
-        "requests": "keys",
-        "events": "logs",
-        "sql": "database",
-        "mcp": "mcp",
-        "open": "daemon",
-        "pause-all": "daemon",
-        "resume-all": "daemon",
-        "stop": "daemon",
-        "start": "daemon",
-        "check": "doctor",
-        "verify": "database",
-        "backup": "database",
-        "restore": "database",
-        "service": "installation",
-        "doctor": "doctor",
-        "completion": "installation",
-    }
-)
-"""Which module of this folder holds a command."""
 
 NAMES = frozenset(
     {"TASK", "RUN", "TASK|RUN", "RUN|TASK", "RUN|TASK...", "NAME", "THREAD", "SESSION"}
@@ -104,7 +48,7 @@ class _InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer's own context
         """Return the names of the commands."""
         names = super().list_commands(ctx)
-        return sorted(names, key=list(MODULES).index)
+        return sorted(names, key=list(COMMANDS).index)
 
 
 def build_app(command: str = "") -> typer.Typer:
@@ -118,7 +62,7 @@ def build_app(command: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "terminal_width": PAGE_WIDTH},
     )
     app.callback(help=INTRODUCTION)(_root)
-    wanted = [MODULES[command]] if command in MODULES else MODULES.values()
+    wanted = [COMMANDS[command]] if command in COMMANDS else COMMANDS.values()
     for module in dict.fromkeys(wanted):
         import_module(f"rota.cli.{module}").register(app)
     groups = [group.typer_instance for group in app.registered_groups]
@@ -126,6 +70,23 @@ def build_app(command: str = "") -> typer.Typer:
         for info in part.registered_commands:
             info.epilog = ANYWHERE
     return app
+
+
+def render_pages(command: str = "") -> dict[str, str]:
+    """Return the help of one command and those below it, or of all, by what is typed for them."""
+    line: Any = get_command(build_app(command))
+    lines: list[list[str]] = [] if command else [[]]
+    for name in [command] if command else COMMANDS:
+        below = getattr(line.commands[name], "commands", {})
+        lines += [[name], *([name, verb] for verb in below)]
+    return {" ".join(["rota", *words]): _help_of(line, words) for words in lines}
+
+
+def _help_of(line: Any, words: list[str]) -> str:  # noqa: ANN401 - Typer's own class of commands
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        line(args=[*words, "--help"], prog_name="rota", standalone_mode=False)
+    return out.getvalue()
 
 
 class _AsTyped:
@@ -233,7 +194,8 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
     try:
         code = line(args=[*front, *words], prog_name="rota", standalone_mode=False)
     except TyperException as fault:
-        return tell(_error("usage", _sentence(fault)), USAGE, as_json=as_json)
+        sentence = refusal(words, render_pages) or _sentence(fault)
+        return tell(_error("usage", sentence), USAGE, as_json=as_json)
     except typer.Exit as ending:
         return ending.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -274,8 +236,6 @@ def _error(code: str, sentence: str) -> dict[str, str]:
     return {"code": code, "message": sentence}
 
 
-OPTIONS = {"interval": "every", "at": "once-at", "mounts": "mount"}
-"""What a field of a request is called on the line, where that is another word."""
 WHOLE = 'body "": '
 """How a sentence begins that is about no single field."""
 FLAG = ' "True": '
@@ -295,6 +255,13 @@ def as_typed_there(sentence: str, field: str, words: Sequence[str]) -> str:
 
 def _names(field: str) -> list[str]:
     """Return what an option for a field may be called, the most exact first."""
-    parts = field.removeprefix("policy.").replace("_", "-").split(".")
-    named = ["-".join(parts[:2]), parts[0], OPTIONS.get(field, "")]
-    return [f"--{name}" for name in named if name]
+    from rota.commands.task_fields import TASK_FIELDS  # noqa: PLC0415 - only for a refusal
+
+    path = field.partition("[")[0]
+    options = [
+        known.flag
+        for known in TASK_FIELDS
+        if known.option and f".{known.path}".endswith(f".{path}")
+    ]
+    parts = path.removeprefix("policy.").replace("_", "-").split(".")
+    return [*options, f"--{'-'.join(parts[:2])}", f"--{parts[0]}"]

@@ -24,6 +24,7 @@ from rota.app.daemon import Daemon, DaemonExit
 from rota.app.endpoints import open_http_api, open_mailboxes
 from rota.app.file_modes import make_private
 from rota.app.logging import configure_logging
+from rota.app.plugins import load_plugins
 from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
 from rota.app.tokens import LocalAttemptTokens
@@ -118,6 +119,7 @@ async def _up(
 
         def ready() -> None:
             tune_memory()
+            load_plugins(settings).log_problems()
             for line in lines:
                 desk.out.line(line)
             sys.stdout.flush()
@@ -189,6 +191,7 @@ def once(
             await store.take_roles()
             name_traces(store.incarnation)
             await apply_limits(store, settings)
+            load_plugins(settings).log_problems()
             with open_mailboxes(settings, store) as post:
                 done = await single_pass(settings, store, most, post)
             return {"schedules": done.schedules, "processed": done.processed, "sent": done.sent}

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from rota.app.addresses import hidden_password
 from rota.app.composition import database_exists, open_store_read_only
 from rota.app.discovery import PLACE, find_daemon_address
 from rota.app.file_modes import open_home, permissive
+from rota.app.plugins import find_plugins, load_plugins, read_plugin_settings
 from rota.app.secrets import GATEWAY, SECRETS, LocalSecretStore
 from rota.app.settings import FILE_NAME, Settings, read_settings, unknown_variables
 from rota.app.sites import (
@@ -205,7 +206,7 @@ def doctor(
     Example: rota doctor
     """
     desk = CliContext(context)
-    settings, faults = read_settings(desk.invocation.home, desk.invocation.store)
+    settings, faults = _read_all(desk)
     found = [_wrong("settings", fault, "correct it, then `rota check`") for fault in faults]
     found += [
         _wrong("settings", f"{name} is not a setting and has no effect", "unset it")
@@ -224,6 +225,8 @@ def doctor(
             executors = LocalSiteChecker(settings).try_all()
         except RotaError as fault:
             found.append(_wrong("executors", str(fault), "correct it, then look again"))
+        advice = "correct or remove what installed it, then start the daemon again"
+        found += [_wrong("plugins", str(each), advice) for each in load_plugins(settings).problems]
     mended = [_mended(finding) if fix else False for finding in found]
     told: dict[str, object] = {"ok": all(mended), "findings": _records(found, mended)}
     told |= {"executors": executor_records(executors), "gateway": gateway_record(gate)}
@@ -467,7 +470,7 @@ def check(context: typer.Context) -> None:
     Example: rota check
     """
     desk = CliContext(context)
-    settings, faults = read_settings(desk.invocation.home, desk.invocation.store)
+    settings, faults = _read_all(desk)
     warnings = [f"{name} is not a setting and has no effect" for name in unknown_variables()]
     shown = {} if settings is None else _shown(settings)
     desk.out.record({"ok": not faults, "faults": faults, "warnings": warnings, "settings": shown})
@@ -488,8 +491,20 @@ def check(context: typer.Context) -> None:
     )
 
 
+def _read_all(desk: CliContext) -> tuple[Settings | None, list[str]]:
+    """Return the settings, None if any is wrong, those of plug-ins included, and what is wrong."""
+    settings, faults = read_settings(desk.invocation.home, desk.invocation.store)
+    if settings is not None:
+        faults = [*read_plugin_settings(settings, find_plugins()).faults]
+    return (None if faults else settings), faults
+
+
 def _shown(settings: Settings) -> dict[str, str | int | bool]:
-    values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "given"}
+    hidden = {"given", "plugins", "plugin_variables"}
+    values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in hidden}
+    for (kind, name), told in load_plugins(settings).settings.items():
+        for one in fields(told) if is_dataclass(told) else ():
+            values[f"{kind}s.{name}.{one.name}"] = getattr(told, one.name)
     return {name: _plain(value) for name, value in values.items()}
 
 

@@ -1,15 +1,15 @@
-"""Help pages, suggestions and completion; loaded before Typer."""
+"""Commands by name: their help pages, suggestions and completion; loaded before Typer."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from os import path
 from types import MappingProxyType
 
+from rota.cli.help_cache import read_page, write_pages
 from rota.errors import shown
 
 WITH_VALUE = ("--home", "--store", "--url")
@@ -18,8 +18,70 @@ HELP = frozenset({"--help", "-h"})
 END = "--"
 COMPLETE = "__complete"
 """What a shell asks with, to complete a command line."""
-PAGES = path.join(path.dirname(__file__), "pages")  # noqa: PTH118, PTH120 - pathlib is slow to load
 MAX_DEPTH = 2
+COMMANDS = MappingProxyType(
+    {
+        "up": "daemon",
+        "once": "daemon",
+        "add": "tasks",
+        "ls": "tasks",
+        "run": "runs",
+        "logs": "logs",
+        "attach": "attach",
+        "artifacts": "runs",
+        "why": "schedules",
+        "status": "status",
+        "watch": "status",
+        "task": "tasks",
+        "apply": "tasks",
+        "runs": "runs",
+        "cancel": "runs",
+        "retry": "runs",
+        "backfill": "runs",
+        "questions": "runs",
+        "answer": "runs",
+        "say": "threads",
+        "messages": "threads",
+        "session": "sessions",
+        "thread": "threads",
+        "next": "schedules",
+        "schedule": "schedules",
+        "state": "task_state",
+        "seen": "task_state",
+        "space": "spaces",
+        "key": "keys",
+        "secret": "secrets",
+        "limit": "spaces",
+        "notify": "notifications",
+        "budget": "budgets",
+        "worker": "status",
+        "machine": "status",
+        "requests": "keys",
+        "events": "logs",
+        "sql": "database",
+        "mcp": "mcp",
+        "open": "daemon",
+        "pause-all": "daemon",
+        "resume-all": "daemon",
+        "stop": "daemon",
+        "start": "daemon",
+        "check": "doctor",
+        "verify": "database",
+        "backup": "database",
+        "restore": "database",
+        "service": "installation",
+        "doctor": "doctor",
+        "completion": "installation",
+    }
+)
+"""Every command with the module of this folder that holds it, in the order of the help."""
+GROUPS = frozenset(
+    {
+        *("task", "session", "thread", "schedule", "state", "seen", "space", "key", "secret"),
+        *("limit", "notify", "budget", "worker", "machine", "service"),
+    }
+)
+"""The commands that only group others."""
 
 
 def hoist(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -45,38 +107,35 @@ def hoist(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return front, rest
 
 
-def page_name(path_words: Sequence[str]) -> str:
-    """Return the name of the page of a command."""
-    return "-".join(["rota", *path_words]) + ".txt"
+Renderer = Callable[[str], Mapping[str, str]]
+"""Returns the pages of a command and those below it, or of all for an empty name."""
 
 
-def find_page(words: Sequence[str]) -> str | None:
+def find_page(words: Sequence[str], render: Renderer) -> str | None:
     """Return the help page that a command line asks for, if it asks for one that exists."""
     plain = words[: words.index(END)] if END in words else words
     leading = [word for word in plain if not word.startswith("-")][:MAX_DEPTH]
     asked = not HELP.isdisjoint(plain)
     if not asked and (len(words) > 1 or leading != list(words)):
         return None
-    for depth in range(len(leading), -1, -1):
-        page = _read(page_name(leading[:depth]))
-        if page is not None:
-            unknown = depth == 0 and leading
-            return None if unknown or not (asked or _is_group(page)) else page
-    return None
-
-
-def _is_group(page: str) -> bool:
-    return "\nCommands:\n" in page
-
-
-def _read(name: str) -> str | None:
-    if "/" in name or "\0" in name:
+    if leading and leading[0] not in (COMMANDS if asked else GROUPS):
         return None
-    try:
-        with open(path.join(PAGES, name), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            return file.read()
-    except OSError:
-        return None
+    page = load_page(leading, render) if leading[1:] and leading[0] in GROUPS else None
+    return page or load_page(leading[:1], render)
+
+
+def load_page(words: Sequence[str], render: Renderer) -> str | None:
+    """Return the page of a command, from the cache or else rendered; None if there is none."""
+    found = read_page(_typed(words))
+    if found is None and read_page(_typed(words[:1])) is None:
+        pages = render(words[0] if words else "")
+        write_pages(pages)
+        return pages.get(_typed(words))
+    return found
+
+
+def _typed(words: Sequence[str]) -> str:
+    return " ".join(["rota", *words])
 
 
 USAGE = 2
@@ -129,19 +188,24 @@ OF_A_RUN = MappingProxyType({"stop": "cancel", "start": "run"})
 """Commands about the daemon that take no name, and what is meant by them with one."""
 
 
-def refusal(words: Sequence[str]) -> str | None:
-    """Return what to say of a command that does not exist; None if it does."""
+def refusal(words: Sequence[str], render: Renderer, *, cached: bool = False) -> str | None:
+    """Return what to say of a command that does not exist; None if it does.
+
+    With `cached`, a command of a group is taken to exist where the group's page is not cached.
+    """
     said = [word for word in words[:2] if not word.startswith("-")]
     if not said or words[0] != said[0]:
         return None
     first, *rest = said
-    page = _page(first)
-    if page is None:
-        return _sentence(first, _meant(first))
+    if first not in COMMANDS:
+        return _sentence(first, _meant(first, render))
     if first in OF_A_RUN and rest:
         return _sentence(" ".join(said), [f"{OF_A_RUN[first]} {rest[0]}"])
-    below = commands_of(page)
-    if not below or not rest or rest[0] in below:
+    if first not in GROUPS or not rest:
+        return None
+    page = read_page(_typed([first])) if cached else load_page([first], render)
+    below = commands_of(page or "")
+    if not below or rest[0] in below:
         return None
     found = [word for word in OTHER_WORDS.get(rest[0], ()) if word in below][:1]
     return _sentence(
@@ -165,23 +229,24 @@ def _sentence(said: str, meant: Sequence[str]) -> str:
     return f"no such command {shown(said)}: {advice}"
 
 
-def _meant(word: str) -> Sequence[str]:
+def _meant(word: str, render: Renderer) -> Sequence[str]:
     """Return what may be meant by a command: by its meaning, its noun or its letters."""
     if word in MEANT:
         return MEANT[word]
-    known = commands_of(_page() or "")
-    below = [f"{noun} {word}" for noun in known if word in commands_of(_page(noun) or "")]
-    return below or _alike(word, known)
+    groups = [noun for noun in COMMANDS if noun in GROUPS]
+    pages = {noun: read_page(_typed([noun])) for noun in groups}
+    if None in pages.values():
+        rendered = render("")
+        write_pages(rendered)
+        pages = {noun: rendered[_typed([noun])] for noun in groups}
+    below = [f"{noun} {word}" for noun in groups if word in commands_of(pages[noun] or "")]
+    return below or _alike(word, list(COMMANDS))
 
 
 def _alike(word: str, known: Sequence[str]) -> list[str]:
     from difflib import get_close_matches  # noqa: PLC0415 - only for what is misspelt
 
     return get_close_matches(word, known, 1, LEAST_ALIKE)
-
-
-def _page(*words: str) -> str | None:
-    return find_page([*words, "--help"])
 
 
 def commands_of(page: str) -> list[str]:
@@ -195,21 +260,21 @@ _OPTION = re.compile(r"^ +(?:(-[a-z]), )?(--?[a-z-]+)(?: ([A-Z]\S*))?", re.MULTI
 _PLACES = re.compile(r"\[OPTIONS\](.*)")
 
 
-def candidates(argv: Sequence[str]) -> list[str]:
+def candidates(argv: Sequence[str], render: Renderer) -> list[str]:
     """Return what the last word of a command line may become."""
     front, words = hoist(argv[:-1])
     begun = argv[-1] if argv else ""
-    page, rest = _page_of(words)
+    page, rest = _page_of(words, render)
     return sorted({word for word in _possible(page, rest, begun, front) if word.startswith(begun)})
 
 
-def _page_of(words: list[str]) -> tuple[str, list[str]]:
+def _page_of(words: list[str], render: Renderer) -> tuple[str, list[str]]:
     """Return the page of the command that words lead to, and the words after it."""
     for depth in range(min(len(words), MAX_DEPTH), 0, -1):
-        page = find_page([*words[:depth], "--help"])
+        page = find_page([*words[:depth], "--help"], render)
         if page is not None and _usage(page, words[:depth]):
             return page, words[depth:]
-    return find_page([]) or "", words
+    return find_page([], render) or "", words
 
 
 def _usage(page: str, words: list[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -12,25 +11,19 @@ from typing import Any, NamedTuple, cast
 
 from rota.app.addresses import hidden_password
 from rota.app.composition import (
-    command_limits,
     database_exists,
-    make_artifact_store,
+    make_app_context,
     make_sql_console,
     open_store,
-    probes_of,
 )
 from rota.app.environment import PREFIX, home_was_named
-from rota.app.plugins import load_agents, load_channels
-from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
-from rota.app.sites import LocalSiteChecker
 from rota.commands.catalogue import execute, find_command, read_request
-from rota.commands.context import RequestContext
+from rota.commands.context import AppContext, RequestContext
 from rota.commands.runs import ArtifactSelector, open_artifact
 from rota.errors import Unavailable
 from rota.ports.host import OpenArtifact
 from rota.rules.permissions import LOCAL
-from rota.store.store import Store
 
 CHUNK = 64 * 1024
 
@@ -42,9 +35,7 @@ class LocalClient:
         self._settings = settings
         self._runner = asyncio.Runner()
         self._open = AsyncExitStack()
-        self._store: Store | None = None
-        self._inquirer = make_sql_console(settings)
-        self._sites = LocalSiteChecker(settings)
+        self._app: AppContext | None = None
 
     def call(
         self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
@@ -68,35 +59,24 @@ class LocalClient:
                 yield part
 
     async def _open_artifact(self, asked: ArtifactSelector) -> OpenArtifact:
-        return await open_artifact(await self._office(), asked)
+        return await open_artifact(await self._request_context(), asked)
 
     async def _perform(
         self, method: str, path: str, said: dict[str, Any], *, dry_run: bool
     ) -> dict[str, Any]:
         command, named = find_command(method, path)
         asked = read_request(command.takes, {**said, **named})
-        answer = await execute(command, await self._office(), asked, rehearsal=dry_run)
+        answer = await execute(command, await self._request_context(), asked, rehearsal=dry_run)
         record: dict[str, Any] = json.loads(answer.text) if answer.text else {}
         return record
 
-    async def _office(self) -> RequestContext:
-        if self._store is None:
-            self._store = await self._open.enter_async_context(open_store(self._settings))
-            self._open.push_async_callback(self._inquirer.close)
-        return RequestContext(
-            store=self._store,
-            caller=LOCAL,
-            chance=random.SystemRandom(),
-            bounds=command_limits(self._settings),
-            agents=load_agents(self._settings.agent, self._settings.prices, self._settings.tiers),
-            channels=tuple(load_channels()),
-            inquirer=self._inquirer,
-            sites=self._sites,
-            artifacts=make_artifact_store(self._settings),
-            probes=probes_of(self._settings),
-            secrets=load_secrets(self._settings),
-            local=True,
-        )
+    async def _request_context(self) -> RequestContext:
+        if self._app is None:
+            store = await self._open.enter_async_context(open_store(self._settings))
+            sql_console = make_sql_console(self._settings)
+            self._open.push_async_callback(sql_console.close)
+            self._app = make_app_context(self._settings, store, sql_console=sql_console)
+        return RequestContext(app=self._app, caller=LOCAL, local=True)
 
 
 READS = "GET"

@@ -1,7 +1,7 @@
 """Entry point of `rota`.
 
-Help is answered from pages that were rendered from the commands beforehand (a test keeps them
-equal), so that asking for help loads nothing. Everything else goes to `running`.
+Help comes from a cache of rendered pages, so that it loads next to nothing. Everything else is run
+by `command_line`.
 
 Exit codes are those of `rota.commands.errors`; `rota verify` exits with 1 only if something does
 not hold.
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     front, words = hoist(given)
-    page = None if given[:1] == [COMPLETE] else find_page(words)
+    page = None if given[:1] == [COMPLETE] else find_page(words, _render)
     if page is not None:
         sys.stdout.write(page)
         return 0
@@ -36,11 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complete(given[1:]) if given[:1] == [COMPLETE] else _run(front, words)
 
 
+def _render(command: str) -> dict[str, str]:
+    from rota.cli.command_line import render_pages  # noqa: PLC0415 - slow to load
+
+    return render_pages(command)
+
+
 def _run(front: Sequence[str], words: Sequence[str]) -> int:
     """Run a command; what others have said of it can all be seen."""
     from rota.cli.help_pages import USAGE, refusal, tell  # noqa: PLC0415
 
-    refused = refusal(words)
+    refused = refusal(words, _render, cached=True)
     if refused is not None:
         return tell({"code": "usage", "message": refused}, USAGE, as_json="--json" in front)
     from rota.cli.command_line import run_command  # noqa: PLC0415
@@ -53,7 +59,7 @@ def _complete(words: list[str]) -> int:
     from rota.cli.help_pages import candidates  # noqa: PLC0415
 
     try:
-        found = candidates(words)
+        found = candidates(words, _render)
     except Exception:  # noqa: BLE001 - nobody sees a fault between two keys
         return 1
     sys.stdout.write("".join(f"{word}\n" for word in found))

@@ -1,10 +1,9 @@
-"""Generates the reference pages and the help pages."""
+"""Generates the reference pages."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,12 +11,13 @@ from pathlib import Path
 from rota.agent_api.operations import AvailableOperation, available_operations
 from rota.api.asgi import PATH
 from rota.api.event_stream import FOLLOWING
+from rota.app.plugins import find_plugins, variable_of
 from rota.app.settings import MEANINGS, SettingsFile
-from rota.cli.command_line import MODULES, build_app
-from rota.cli.help_pages import PAGES, page_name
+from rota.cli.command_line import render_pages
 from rota.commands.catalogue import Operation, commands_of, every_command
 from rota.commands.errors import TOLD
 from rota.commands.runs import open_artifact
+from rota.commands.task_fields import TASK_FIELDS, TaskCommand, TaskField
 from rota.faultpoints import OPERATIONS, PLACES, STAGES
 from rota.model.events import EVENT_MEANINGS
 from rota.model.keys import KeyScope
@@ -164,6 +164,13 @@ READING = (
     "all invalid settings without starting anything."
 )
 
+PLUGINS = """\
+## Settings of plug-ins
+
+Executors, agents and channels have settings of their own, in a table of the file by their kind and
+name, such as `[executors.container]`, or in a variable that begins with both.
+"""
+
 LIMITS = (
     "Limits apply to agents and scripts; callables created on the command line count only against "
     "slots and named groups. Each start of `rota up` writes the limits that are set here, and "
@@ -185,9 +192,10 @@ ALONE = (
 def cli_page() -> str:
     """Return the page of the command line."""
     parts = ["# The command line", CLI_MADE, ASKING.rstrip(), EXIT_CODES.rstrip(), ERRORS.rstrip()]
-    for name, text in render_pages():
-        command = name.removesuffix(".txt").replace("-", " ")
-        parts.append(f"## `{command}`\n\n```text\n{text.rstrip()}\n```")
+    parts += [
+        f"## `{command}`\n\n```text\n{text.rstrip()}\n```"
+        for command, text in render_pages().items()
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -199,7 +207,20 @@ def settings_page() -> str:
         for usual in [info.get_default(call_default_factory=True)]
     ]
     table = "\n".join(["| setting | variable | default | meaning |", "|---|---|---|---|", *rows])
-    return f"# Settings\n\n{CLI_MADE}\n\n{READING}\n\n{LIMITS}\n\n{table}\n"
+    parts = ["# Settings", CLI_MADE, READING, LIMITS, table, PLUGINS.rstrip(), _plugin_table()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _plugin_table() -> str:
+    """Return the settings of the plug-ins that are installed here."""
+    rows = [
+        f"| `[{kind}s.{name}]` | `{field.name}` | `{variable_of(kind, name, field.name)}`"
+        f" | {field.metadata.get('about', '')} |"
+        for (kind, name), plugin in find_plugins().all().items()
+        for field in (() if plugin.settings is None else fields(plugin.settings))
+    ]
+    head = ["| table | setting | variable | meaning |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows])
 
 
 def events_page() -> str:
@@ -237,11 +258,41 @@ def fault_points_page() -> str:
     )
 
 
+TASK_FIELDS_INTRODUCTION = """\
+Every field of a task. A field is given as an option of `rota task create` and `rota task edit`, as
+a key of a table of a `rota apply` [file](../how-to/task-files.md), and in `POST`, `PUT` and `PATCH`
+requests to `/v1/tasks`. A name with dots is a key of a nested table or object.
+"""
+
+
+def task_fields_page() -> str:
+    """Return the page of the fields of tasks."""
+    head = ["| field | option | type | default | commands | meaning |", "|---|---|---|---|---|---|"]
+    rows = [_task_field_row(field) for field in TASK_FIELDS]
+    table = "\n".join([*head, *rows])
+    return f"# Task fields\n\n{CLI_MADE}\n\n{TASK_FIELDS_INTRODUCTION}\n{table}\n"
+
+
+def _task_field_row(field: TaskField) -> str:
+    kind: str = field.kind
+    if field.choices:
+        kind = ", ".join(f"`{choice}`" for choice in field.choices)
+    elif field.bounds is not None:
+        kind = f"{field.kind} from {field.bounds[0]:,} to {field.bounds[1]:,}"
+    if field.is_list:
+        kind = f"{kind}; several"
+    option = f"`{field.option}`" if field.option else ""
+    given = [command for command in TaskCommand if command in field.commands]
+    commands = "all" if len(given) == len(TaskCommand) else ", ".join(given)
+    return f"| `{field.path}` | {option} | {kind} | {field.default} | {commands} | {field.help} |"
+
+
 REFERENCE_PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
     "events.md": events_page,
     "fault-points.md": fault_points_page,
+    "task-fields.md": task_fields_page,
     "sql.md": partial(sql_page, CLI_MADE),
     "agent-operations.md": partial(verbs_page, CLI_MADE),
 }
@@ -251,37 +302,6 @@ def _shown(value: object) -> str:
     if value is None or value in ("", {}):
         return ""
     return f"`{format_duration(value) if isinstance(value, timedelta) else value}`"
-
-
-def render_pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every help page."""
-    app = build_app()
-    yield page_name([]), _help([])
-    groups = {group.name: group.typer_instance for group in app.registered_groups}
-    for name in MODULES:
-        yield page_name([name]), _help([name])
-        group = groups.get(name)
-        for info in group.registered_commands if group is not None else ():
-            verb = str(info.name or getattr(info.callback, "__name__", ""))
-            yield page_name([name, verb]), _help([name, verb])
-
-
-def _help(words: list[str]) -> str:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        build_app()(args=[*words, "--help"], prog_name="rota", standalone_mode=False)
-    return out.getvalue()
-
-
-def write_pages(folder: Path) -> None:
-    """Write every page to a folder and take away those that no command has any more."""
-    folder.mkdir(exist_ok=True)
-    pages = dict(render_pages())
-    for old in folder.glob("*.txt"):
-        if old.name not in pages:
-            old.unlink()
-    for name, text in pages.items():
-        (folder / name).write_text(text, encoding="utf-8")
 
 
 FILE = "http.md"
@@ -384,13 +404,12 @@ def _first_sentence(text: str | None) -> str:
 
 
 def write_all() -> None:
-    """Write every page of the reference, and the help of every command."""
+    """Write every page of the reference."""
     folder = Path("docs/reference")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).write_text(http_page(), encoding="utf-8")
     for file_name, render in REFERENCE_PAGES.items():
         (folder / file_name).write_text(render(), encoding="utf-8")
-    write_pages(Path(PAGES))
 
 
 if __name__ == "__main__":

@@ -362,7 +362,7 @@ def _ago(at: str) -> str:
     return f"{duration_text(max(now() - instant(at), timedelta()))} ago"
 
 
-NOBODY = "Nobody works: start `rota up`."
+NOBODY = "No worker is running: start `rota up`."
 
 
 def idle_words(seen: Record) -> str:
@@ -382,10 +382,9 @@ def tell_if_idle(desk: CliContext) -> bool:
 def look_if_idle(desk: CliContext) -> str:
     """Return why nobody takes what was asked for; empty if somebody does."""
     try:
-        words = idle_words(desk.call("GET", "/v1/status"))
-    except RotaError:  # who may ask for work may not look, and a daemon may be restarting
+        return idle_words(desk.call("GET", "/v1/status"))
+    except RotaError:  # the key may lack the scope, and a daemon may be restarting
         return ""
-    return words.replace("Nobody works:", "Nobody works on it:")
 
 
 def register(app: typer.Typer) -> None:

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import shlex
 from datetime import timedelta
-from types import MappingProxyType
+from typing import Any
 
 from rota.cli.budgets import forecast_words
 from rota.cli.context import Record
 from rota.cli.display import Display, compact, wall_time_with_zone
+from rota.commands.task_fields import FieldKind, TaskField, fields_at
 from rota.flow.observe.time_text import count_text, duration_text, first_line
+from rota.model.json import to_json
 from rota.model.runs import FINISHED
+from rota.model.tasks import Policy
 
 DEFAULT = "default"
 LONGEST_WHEN = 48
 MOST_NAMED = 5
-USUAL = MappingProxyType(
-    {
-        "timeout": None,
-        "idle_timeout": None,
-        "grace": None,
-        "deadline": None,
-        "pool": None,
-        "priority": 0,
-        "lane": None,
-        "group": None,
-        "overlap": None,
-        "on_lost": "auto",
-    }
-)
-"""What a policy says about these when nobody has said anything."""
-LENGTHS = frozenset({"timeout", "idle_timeout", "grace", "deadline"})
-USUAL_CATCH_UP = "latest"
+DEFAULT_POLICY: Any = to_json(Policy())
+HIDDEN = "-"
+"""How the table says that a value is shown elsewhere."""
 
 
 def tell_defined(out: Display, task: Record, what: str) -> None:
@@ -84,8 +73,8 @@ def _its_runs(numbers: list[int]) -> str:
 def site_words(task: Record) -> str:
     """Return where the programs of a task run."""
     site = task["site"]
-    words = [f"a {site['executor']}" if site["executor"] != "tmux" else "a pane of tmux"]
-    if site["isolated"] and site["executor"] == "tmux":
+    words = [f"a terminal of {site['executor']}" if site["terminal"] else f"a {site['executor']}"]
+    if site["isolated"] and site["terminal"]:
         words.append("behind walls")
     if site["image"] is not None:
         words.append(f"of {site['image']}")
@@ -211,24 +200,29 @@ def schedule_lines(task: Record, schedule: Record) -> str:
 def policy_words(policy: Record) -> str:
     """Return what differs from the default policy."""
     words = []
-    if policy["retry"]["attempts"] > 1:
-        words.append(f"up to {count_text(policy['retry']['attempts'], 'attempt')}")
-    for name, usual in USUAL.items():
-        value = policy[name]
-        if value is not None and value != usual:
-            told = duration_text(timedelta(seconds=value)) if name in LENGTHS else value
-            words.append(f"{name.replace('_', ' ')} {told}")
-    if policy["catch_up"]["mode"] != USUAL_CATCH_UP:
-        words.append(f"catch up {policy['catch_up']['mode']}")
-    if policy["disable_after"]:
-        words.append(f"disabled after {count_text(policy['disable_after'], 'failure')} in a row")
-    if policy["until_success"]:
-        words.append("disabled once it has succeeded")
-    if policy["acknowledge"]:
-        words.append("says when it has begun")
-    if policy["progress"]:
-        words.append(f"tells up to {count_text(policy['progress'], 'step')}")
+    for field in fields_at("policy"):
+        value, default = (_value_at(record, field) for record in (policy, DEFAULT_POLICY))
+        if value is not None and value != default and field.shown != HIDDEN:
+            words.append(_policy_text(field, value))
     return ", ".join(words)
+
+
+def _value_at(policy: Any, field: TaskField) -> Any:  # noqa: ANN401 - any value of JSON
+    for name in field.path.split(".")[1:]:
+        policy = policy[name]
+    return policy
+
+
+def _policy_text(field: TaskField, value: Any) -> str:  # noqa: ANN401 - any value of JSON
+    """Return one value in words; a noun in braces stands for that many of it."""
+    if field.kind is FieldKind.LENGTH:
+        value = duration_text(timedelta(seconds=value))
+    begin, brace, rest = field.shown.partition("{")
+    noun, _, end = rest.partition("}")
+    if brace:
+        return f"{begin}{count_text(value, noun) if noun else value}{end}"
+    name = field.path.partition(".")[2].replace(".", " ").replace("_", " ")
+    return field.shown or f"{name} {value}"
 
 
 def done_pairs(task: Record) -> list[tuple[str, str]]:

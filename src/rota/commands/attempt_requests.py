@@ -7,26 +7,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Text, TextFormat
-from rota.commands.responses import RequestModel, ResponseModel
+from rota.commands.fields import (
+    PLAIN,
+    UNSEEN,
+    WHOLE,
+    Id,
+    Json,
+    Length,
+    Text,
+    TextFormat,
+    length,
+)
+from rota.commands.responses import From, RequestModel, ResponseModel
 from rota.commands.runs import MAX_NAME
-from rota.commands.task_fields import Length, length
 from rota.commands.task_state import Name, SeenItemInput
 from rota.errors import NotFound
 from rota.flow.define import attempt_requests, task_state
 from rota.flow.define.attempt_requests import MAX_FILES, attach_files
-from rota.flow.define.policies import HIGHEST_PRIORITY
 from rota.model.attempt_requests import DeferredResult, Effect
-from rota.model.attempts import WaitingForAnswer as Question
 from rota.model.keys import KeyScope
 from rota.model.notifications import Attachment
+from rota.model.tasks import MAX_PRIORITY
 from rota.rules.messages import MAX_SUBJECT
 from rota.store import attempt_requests as store_attempt_requests
 from rota.store.attempt_requests import defer_operations, find_effect
@@ -48,7 +56,7 @@ Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 Subject = Annotated[Text, StringConstraints(max_length=MAX_SUBJECT)]
 Format = Annotated[Text, StringConstraints(max_length=40)]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
-Priority = Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE]
+Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), WHOLE]
 
 
 class AttemptRequestModel(RequestModel):
@@ -148,9 +156,9 @@ class EffectResponse(ResponseModel):
     """Something done once; `again` says that it had been done before, with this result."""
 
     name: str
-    result: Json
-    done_at: datetime
-    by_run: int
+    result: Annotated[Json, From(read=json.loads)]
+    done_at: Annotated[datetime, From("at")]
+    by_run: Annotated[int, From("run_id")]
     again: bool
     warning: str | None = None
 
@@ -168,35 +176,13 @@ class QuestionAcceptedResponse(ResponseModel):
     """That the run will wait, and what the attempt is to do now."""
 
     asked: bool = True
-    expires_in_seconds: float
+    expires_in_seconds: Annotated[float, From("expires_in", timedelta.total_seconds)]
     action: str | None
     next: str = END_YOUR_TURN
 
 
-def _effect(found: Effect, warning: str | None = None) -> EffectResponse:
-    return EffectResponse(
-        name=found.name,
-        result=json.loads(found.result),
-        done_at=found.at,
-        by_run=found.run_id,
-        again=found.again,
-        warning=warning,
-    )
-
-
 def _sent(done: tuple[Effect, str | None]) -> EffectResponse:
-    return _effect(*done)
-
-
-def _noted(asked: Question) -> QuestionAcceptedResponse:
-    return QuestionAcceptedResponse(
-        expires_in_seconds=asked.expires_in.total_seconds(), action=asked.action
-    )
-
-
-def _deferred(made: attempt_requests.DeferredOutcome) -> DeferredResponse:
-    effect = None if made.effect is None else _effect(made.effect)
-    return DeferredResponse(put=made.put, name=made.name, effect=effect, warning=made.warning)
+    return EffectResponse.from_model(done[0], warning=done[1])
 
 
 async def _speech(
@@ -217,7 +203,7 @@ async def _speech(
     if shape is not None:
         office.keep_seen(shaped, defer_operations, store_attempt_requests.record_effect)
     return await attempt_requests.load_attempt_context(
-        office.store, office.caller, held, office.channels, told.append
+        office.store, office.caller, held, office.app.plugins.channel_names, told.append
     )
 
 
@@ -233,13 +219,13 @@ async def send_message(office: RequestContext, asked: SendMessage) -> EffectResp
 async def _enclosed(
     office: RequestContext, speech: attempt_requests.AttemptRequestContext, asked: SendMessage
 ) -> tuple[Attachment, ...]:
-    return await attach_files(office.artifacts, speech.task.space, speech.run.id, asked.files)
+    return await attach_files(office.app.artifacts, speech.task.space, speech.run.id, asked.files)
 
 
 @command("POST", "/v1/attempt/questions", KeyScope.RUN, status=201)
 async def ask_user(office: RequestContext, asked: AskUser) -> QuestionAcceptedResponse:
     """Ask a person: when the attempt has ended its turn, its run waits for the answer."""
-    speech = await _speech(office, asked, _noted)
+    speech = await _speech(office, asked, QuestionAcceptedResponse.from_model)
     wait = None if asked.expires_in is None else length(asked.expires_in, "expires_in")
     noted = await attempt_requests.ask_user(
         speech,
@@ -250,55 +236,61 @@ async def ask_user(office: RequestContext, asked: AskUser) -> QuestionAcceptedRe
         default=asked.default,
         action=asked.action,
     )
-    return _noted(noted)
+    return QuestionAcceptedResponse.from_model(noted)
 
 
 @command("POST", "/v1/attempt/subtasks", KeyScope.RUN, status=202)
 async def spawn_subtask(office: RequestContext, asked: SpawnSubtask) -> DeferredResponse:
     """Queue work for an agent when this run has succeeded."""
-    speech = await _speech(office, asked, _deferred)
+    speech = await _speech(office, asked, DeferredResponse.from_model)
     made = await attempt_requests.spawn_subtask(
         speech,
-        office.agents,
+        office.app.plugins.agents,
         asked.instructions,
         name=asked.name,
         priority=asked.priority,
         payload=asked.payload,
     )
-    return _deferred(made)
+    return DeferredResponse.from_model(made)
 
 
 @command("POST", "/v1/attempt/deferred/state", KeyScope.RUN, status=202)
 async def defer_state(office: RequestContext, asked: DeferState) -> DeferredResponse:
     """Keep a value for the task, or forget one, when this run has succeeded."""
-    speech = await _speech(office, asked, _deferred)
+    speech = await _speech(office, asked, DeferredResponse.from_model)
     if asked.forget:
-        return _deferred(await attempt_requests.defer_forgetting(speech, asked.key))
-    return _deferred(await attempt_requests.defer_state(speech, asked.key, asked.value))
+        return DeferredResponse.from_model(
+            await attempt_requests.defer_forgetting(speech, asked.key)
+        )
+    return DeferredResponse.from_model(
+        await attempt_requests.defer_state(speech, asked.key, asked.value)
+    )
 
 
 @command("POST", "/v1/attempt/deferred/seen", KeyScope.RUN, status=202)
 async def defer_seen(office: RequestContext, asked: DeferSeen) -> DeferredResponse:
     """Count items as seen once more when this run has succeeded."""
-    speech = await _speech(office, asked, _deferred)
+    speech = await _speech(office, asked, DeferredResponse.from_model)
     items = [(one.provider, one.item, one.data) for one in asked.items]
-    return _deferred(await attempt_requests.defer_seen(speech, items))
+    return DeferredResponse.from_model(await attempt_requests.defer_seen(speech, items))
 
 
 @command("POST", "/v1/attempt/deferred/messages", KeyScope.RUN, status=202)
 async def defer_message(office: RequestContext, asked: SendMail) -> DeferredResponse:
     """Send a message, or a mail, when this run has succeeded."""
-    speech = await _speech(office, asked, _deferred)
+    speech = await _speech(office, asked, DeferredResponse.from_model)
     said = (asked.text, asked.to, asked.name, asked.mail())
     files = await _enclosed(office, speech, asked)
-    return _deferred(await attempt_requests.defer_message(speech, *said, files))
+    return DeferredResponse.from_model(await attempt_requests.defer_message(speech, *said, files))
 
 
 @command("POST", "/v1/attempt/deferred/alerts", KeyScope.RUN, status=202)
 async def defer_alert(office: RequestContext, asked: RaiseAlert) -> DeferredResponse:
     """Alert people when this run has succeeded."""
-    speech = await _speech(office, asked, _deferred)
-    return _deferred(await attempt_requests.defer_alert(speech, asked.text, asked.name))
+    speech = await _speech(office, asked, DeferredResponse.from_model)
+    return DeferredResponse.from_model(
+        await attempt_requests.defer_alert(speech, asked.text, asked.name)
+    )
 
 
 @command("GET", "/v1/attempt/effects/{name}", KeyScope.READ)
@@ -308,11 +300,13 @@ async def get_effect(office: RequestContext, asked: EffectSelector) -> EffectRes
     found = await speech.store.read(find_effect, speech.speaker, asked.name)
     if found is None:
         raise NotFound("effect", asked.name, "it has not happened yet")
-    return _effect(found)
+    return EffectResponse.from_model(found)
 
 
 @command("PUT", "/v1/attempt/effects/{name}", KeyScope.RUN)
 async def record_effect(office: RequestContext, asked: RecordEffect) -> EffectResponse:
     """Keep what came of something the program did itself, unless that is kept already."""
-    speech = await _speech(office, asked, _effect)
-    return _effect(await attempt_requests.record_effect(speech, asked.name, asked.result))
+    speech = await _speech(office, asked, EffectResponse.from_model)
+    return EffectResponse.from_model(
+        await attempt_requests.record_effect(speech, asked.name, asked.result)
+    )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import WHOLE, SpaceName, resolve_task
-from rota.commands.responses import RequestModel, ResponseModel, TaskSelector
-from rota.commands.task_fields import Length, length
+from rota.commands.fields import (
+    WHOLE,
+    Length,
+    SpaceName,
+    length,
+    resolve_task,
+)
+from rota.commands.responses import From, RequestModel, ResponseModel, TaskSelector
 from rota.errors import Invalid
 from rota.flow.define import budgets
-from rota.flow.define.budgets import BudgetReport, BudgetStatus
-from rota.model.budgets import MICROS, Amounts, BudgetCaps, BudgetScope
+from rota.flow.define.budgets import BudgetStatus
+from rota.model.budgets import MICROS, BudgetCaps, BudgetScope, BudgetUsage
 from rota.model.keys import KeyScope
 from rota.model.tasks import Task
-from rota.rules.budgets import UsageForecast
 from rota.store.budgets import set_budget
 
 MOST = 10**12
@@ -67,20 +72,32 @@ class AmountsResponse(ResponseModel):
     """How much of everything; money is in US dollars, time in seconds."""
 
     tokens: int | None
-    cost_usd: float | None
+    cost_usd: Annotated[float | None, From("cost", lambda micros: micros / MICROS)]
     turns: int | None
-    tool_calls: int | None
+    tool_calls: Annotated[int | None, From("tools")]
     seconds: int | None
+
+
+def _amounts_of(name: str) -> Callable[[BudgetUsage], AmountsResponse]:
+    return lambda usage: AmountsResponse.from_model(getattr(usage, name))
+
+
+def _period_of(budget: BudgetStatus) -> str:
+    return "run" if budget.used is None else "day"
 
 
 class BudgetResponse(ResponseModel):
     """A budget, and what the day has used; `aside` is set aside beyond that for what goes on."""
 
     scope: BudgetScope
-    per: Literal["run", "day"]
+    per: Annotated[Literal["run", "day"], From("", _period_of)]
     caps: AmountsResponse
-    used: AmountsResponse | None
-    aside: AmountsResponse | None
+    used: Annotated[
+        AmountsResponse | None, From("used", lambda day: AmountsResponse.from_model(day.used))
+    ]
+    aside: Annotated[
+        AmountsResponse | None, From("used", lambda day: AmountsResponse.from_model(day.aside))
+    ]
 
 
 class ForecastResponse(ResponseModel):
@@ -96,14 +113,14 @@ class BudgetListResponse(ResponseModel):
 
     day: str
     budgets: list[BudgetResponse]
-    forecast: ForecastResponse | None
+    forecast: Annotated[ForecastResponse | None, From("known")]
 
 
 @command("GET", "/v1/tasks/{task}/budget", KeyScope.READ)
 async def show_task_budget(office: RequestContext, asked: TaskSelector) -> BudgetListResponse:
     """Return what the runs of a task may use, what today has used, and what one usually uses."""
     task = await resolve_task(office, asked.task, asked.space)
-    return _given(await budgets.task_accounts(office.store, task))
+    return BudgetListResponse.from_model(await budgets.task_accounts(office.store, task))
 
 
 @command("PUT", "/v1/tasks/{task}/budget", KeyScope.ADMIN)
@@ -114,16 +131,21 @@ async def set_task_budget(office: RequestContext, asked: SetTaskBudget) -> Budge
     store, caller, caps = office.store, office.caller, asked.caps()
 
     async def standing(within: RequestContext, _: object) -> BudgetListResponse:
-        return _given(await budgets.task_accounts(within.store, task))
+        return BudgetListResponse.from_model(await budgets.task_accounts(within.store, task))
 
     office.keep_seen(standing, set_budget)
-    return _given(await budgets.set_task_budget(store, caller, task, scope, caps, office.agents))
+    agents = office.app.plugins.agents
+    return BudgetListResponse.from_model(
+        await budgets.set_task_budget(store, caller, task, scope, caps, agents)
+    )
 
 
 @command("GET", "/v1/spaces/{space}/budget", KeyScope.READ)
 async def show_space_budget(office: RequestContext, asked: SpaceSelector) -> BudgetListResponse:
     """Return what a space may use in a day, and what today has used."""
-    return _given(await budgets.space_accounts(office.store, office.caller, asked.space))
+    return BudgetListResponse.from_model(
+        await budgets.space_accounts(office.store, office.caller, asked.space)
+    )
 
 
 @command("PUT", "/v1/spaces/{space}/budget", KeyScope.ADMIN)
@@ -132,47 +154,17 @@ async def set_space_budget(office: RequestContext, asked: SetSpaceBudget) -> Bud
     store, caller = office.store, office.caller
 
     async def standing(within: RequestContext, _: object) -> BudgetListResponse:
-        return _given(await budgets.space_accounts(within.store, caller, asked.space))
+        return BudgetListResponse.from_model(
+            await budgets.space_accounts(within.store, caller, asked.space)
+        )
 
     office.keep_seen(standing, set_budget)
-    return _given(await budgets.set_space_budget(store, caller, asked.space, asked.caps()))
+    return BudgetListResponse.from_model(
+        await budgets.set_space_budget(store, caller, asked.space, asked.caps())
+    )
 
 
-async def forecast_given(office: RequestContext, task: Task) -> ForecastResponse | None:
+async def forecast_task(office: RequestContext, task: Task) -> ForecastResponse | None:
     """Return what a run of a task will probably use, as it goes over a wire."""
-    return _forecast(await budgets.forecast_of(office.store, task))
-
-
-def _given(accounts: BudgetReport) -> BudgetListResponse:
-    return BudgetListResponse(
-        day=accounts.day,
-        budgets=[_budget(standing) for standing in accounts.budgets],
-        forecast=_forecast(accounts.known),
-    )
-
-
-def _budget(standing: BudgetStatus) -> BudgetResponse:
-    used = standing.used
-    return BudgetResponse(
-        scope=standing.scope,
-        per="run" if used is None else "day",
-        caps=_amounts(standing.caps),
-        used=None if used is None else _amounts(used.used),
-        aside=None if used is None else _amounts(used.aside),
-    )
-
-
-def _forecast(known: UsageForecast | None) -> ForecastResponse | None:
-    if known is None:
-        return None
-    return ForecastResponse(runs=known.runs, usual=_amounts(known.usual), most=_amounts(known.most))
-
-
-def _amounts(told: Amounts | BudgetCaps) -> AmountsResponse:
-    return AmountsResponse(
-        tokens=told.tokens,
-        cost_usd=None if told.cost is None else told.cost / MICROS,
-        turns=told.turns,
-        tool_calls=told.tools,
-        seconds=told.seconds,
-    )
+    known = await budgets.forecast_of(office.store, task)
+    return None if known is None else ForecastResponse.from_model(known)

@@ -174,7 +174,7 @@ async def execute(
         if earlier is not None:
             return _again(command, earlier, request)
     audit = RequestAudit(office.store, request)
-    own = replace(office, store=HookedStore(office.store, audit))
+    own = office.with_app(store=HookedStore(office.store, audit))
     if key is not None and not rehearsal:
         own = replace(own, keeps=_keeps(command, office, audit))
     try:
@@ -226,7 +226,7 @@ def _keeps(
 
     def keep(changes: Sequence[Callable[..., Any]], shape: Shape, whole: bool) -> None:
         async def replying(within: Store, result: object) -> KeptAnswer | None:
-            given = await shape(replace(office, store=within), result)
+            given = await shape(office.with_app(store=within), result)
             status = command.status if whole else None
             return None if given is None else KeptAnswer(status, _kept(given))
 

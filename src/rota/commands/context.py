@@ -4,21 +4,54 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
 from rota.flow.observe.status import DaemonState, WarningThresholds
-from rota.ports.agent import AgentRegistry
+from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
+from rota.ports.agent import NO_AGENTS, AgentRegistry
 from rota.ports.clock import Random
 from rota.ports.host import ArtifactStore, Probes, SecretStore, SiteChecker
+from rota.ports.plugins import PluginProblem
 from rota.rules.permissions import Caller
 from rota.store.sql_console import SqlConsole
 from rota.store.store import Store
 
-NO_AGENTS = AgentRegistry({})
+
+class Plugins(Protocol):
+    """The plug-ins of this installation; what is not asked for is not loaded."""
+
+    @property
+    def executors(self) -> ExecutorRegistry:
+        """What each executor offers."""
+
+    @property
+    def agents(self) -> AgentRegistry:
+        """The agents, and the one of tasks that name none."""
+
+    @property
+    def channel_names(self) -> Sequence[str]:
+        """The names of the channels."""
+
+    @property
+    def problems(self) -> Sequence[PluginProblem]:
+        """What is installed and cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSet:
+    """Plug-ins that were loaded before."""
+
+    executors: ExecutorRegistry = NO_EXECUTORS
+    agents: AgentRegistry = NO_AGENTS
+    channel_names: Sequence[str] = ()
+    problems: Sequence[PluginProblem] = ()
+
+
+NO_PLUGINS = PluginSet()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +130,13 @@ class PollerStatus(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppContext:
-    """What a door that stays open lends to every request."""
+    """What an interface needs for every request."""
 
     store: Store
     chance: Random
-    bounds: CommandLimits = field(default_factory=CommandLimits)
-    agents: AgentRegistry = NO_AGENTS
-    channels: tuple[str, ...] = ()
-    inquirer: SqlConsole | None = None
+    limits: CommandLimits = field(default_factory=CommandLimits)
+    plugins: Plugins = NO_PLUGINS
+    sql_console: SqlConsole | None = None
     sites: SiteChecker | None = None
     artifacts: ArtifactStore | None = None
     probes: Probes | None = None
@@ -114,32 +146,31 @@ class AppContext:
 
 
 Shape: TypeAlias = Callable[["RequestContext", Any], Awaitable[BaseModel | None]]
-"""Makes the answer of what a change has come to; None where that was nothing."""
+"""Makes the response from the result of a change; None where that was nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Serves one request: the store, who asks, and under which conditions.
+    """One request: the application and the caller.
 
-    `local` says that the owner of this process asks, and nobody over a wire; `stands` is what the
-    caller believes the thing to be like that is to be changed.
+    `local` says that the caller is the owner of this process. `expected_version` is the version of
+    the resource to change that the caller has seen.
     """
 
-    store: Store
+    app: AppContext
     caller: Caller
-    chance: Random
-    bounds: CommandLimits = field(default_factory=CommandLimits)
-    agents: AgentRegistry = NO_AGENTS
-    channels: tuple[str, ...] = ()
-    inquirer: SqlConsole | None = None
-    sites: SiteChecker | None = None
-    artifacts: ArtifactStore | None = None
-    probes: Probes | None = None
-    secrets: SecretStore | None = None
     local: bool = False
-    stands: str | None = None
-    daemon: DaemonControl | None = None
+    expected_version: str | None = None
     keeps: Callable[[Sequence[Callable[..., Any]], Shape, bool], None] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store of the application."""
+        return self.app.store
+
+    def with_app(self, **changes: Any) -> RequestContext:  # noqa: ANN401 - fields of the app
+        """Return the request with another store, or with another part of the application."""
+        return replace(self, app=replace(self.app, **changes))
 
     def keep(self, shape: Callable[[Any], BaseModel | None], *changes: Callable[..., Any]) -> None:
         """Keep the answer in the transaction of the change, if this request may come again.
@@ -163,4 +194,5 @@ class RequestContext:
     @property
     def own(self) -> DaemonState | None:
         """What the daemon that answers says of itself, if one does."""
-        return None if self.daemon is None else DaemonState(self.daemon.state, self.daemon.worker)
+        daemon = self.app.daemon
+        return None if daemon is None else DaemonState(daemon.state, daemon.worker)

@@ -81,7 +81,7 @@ async def start_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonRes
 
 def _daemon(office: RequestContext) -> DaemonControl:
     check_main(office.caller)
-    if office.daemon is None:
+    if office.app.daemon is None:
         message = "nobody works behind this door: start `rota up`"
         raise Conflict(message)
-    return office.daemon
+    return office.app.daemon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import (
@@ -23,10 +23,11 @@ from pydantic_core import core_schema
 from rota.commands.context import RequestContext
 from rota.errors import NotFound
 from rota.flow.lookup import LINE_ADVICE, NAME_ADVICE, get_task
-from rota.model.tasks import Task
+from rota.model.tasks import MAX_TITLE, Task
 from rota.model.text import CONTROLS, INVISIBLE
 from rota.rules.permissions import check_space, may_act_for
 from rota.store.tasks import get_tasks
+from rota.timing.durations import parse_duration
 
 MAX_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
@@ -146,6 +147,15 @@ Text = Annotated[
     Field(json_schema_extra={"not": {"pattern": r"\x00"}}),
 ]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128), PLAIN]
+Line = Annotated[Text, StringConstraints(min_length=1, max_length=10_000)]
+Title = Annotated[str, StringConstraints(max_length=MAX_TITLE), PLAIN]
+Length = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=64),
+    PLAIN,
+    Field(description="A duration: `30s`, `10m`, `2h`, `1d` or ISO 8601."),
+]
+Zone = Annotated[str, StringConstraints(min_length=1, max_length=64), PLAIN]
 RunKey = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
 
 
@@ -154,6 +164,11 @@ _INSTANT = re.compile(
 )
 Instant = Annotated[AwareDatetime, BeforeValidator(_written)]
 Json = Annotated[Any, AfterValidator(_finite)]
+
+
+def length(value: str | None, field: str) -> timedelta | None:
+    """Return a duration of a request."""
+    return None if value is None else parse_duration(value, field=field)
 
 
 def resolve_space(office: RequestContext, space: str | None) -> str:

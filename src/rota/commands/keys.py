@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field, field_serializer
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import Id, Instant, SpaceName, Word
-from rota.commands.responses import RequestModel, ResponseModel
+from rota.commands.responses import From, RequestModel, ResponseModel
 from rota.flow.define import keys
 from rota.model.keys import Key, KeyScope
 from rota.model.spaces import SpaceRole
@@ -58,7 +59,7 @@ class KeyResponse(ResponseModel):
     prefix: str
     space: str
     role: SpaceRole
-    scopes: list[KeyScope]
+    scopes: Annotated[list[KeyScope], From(read=sorted)]
     created_at: datetime
     created_by: str
     expires_at: datetime | None
@@ -82,28 +83,11 @@ class KeyList(ResponseModel):
     keys: list[KeyResponse]
 
 
-def key_given(key: Key) -> KeyResponse:
-    """Return a key as it goes over a wire."""
-    return KeyResponse(
-        id=key.id,
-        name=key.name,
-        prefix=key.prefix,
-        space=key.space,
-        role=key.role,
-        scopes=sorted(key.scopes),
-        created_at=key.created_at,
-        created_by=key.created_by,
-        expires_at=key.expires_at,
-        used_at=key.used_at,
-        revoked_at=key.revoked_at,
-    )
-
-
 @command("GET", "/v1/keys", KeyScope.ADMIN)
 async def list_keys(office: RequestContext, asked: KeysQuery) -> KeyList:
     """List keys, oldest first; secrets are nowhere."""
     found = await keys.list_keys(office.store, office.caller, asked.space)
-    return KeyList(keys=[key_given(key) for key in found])
+    return KeyList(keys=[KeyResponse.from_model(key) for key in found])
 
 
 @command("POST", "/v1/keys", KeyScope.ADMIN, status=201)
@@ -124,7 +108,7 @@ async def create_key(office: RequestContext, asked: CreateKey) -> CreatedKeyResp
 
 
 def _made(key: Key, token: str | None) -> CreatedKeyResponse:
-    return CreatedKeyResponse(**key_given(key).model_dump(), token=token)
+    return CreatedKeyResponse.from_model(key, token=token)
 
 
 @command("DELETE", "/v1/keys/{key}", KeyScope.ADMIN)
@@ -132,7 +116,7 @@ async def revoke_key(office: RequestContext, asked: KeySelector) -> KeyResponse:
     """Let a key open nothing any more, at once and everywhere."""
 
     async def revoked(within: RequestContext, _: object) -> KeyResponse:
-        return key_given(await keys.find_key(within.store, office.caller, asked.key))
+        return KeyResponse.from_model(await keys.find_key(within.store, office.caller, asked.key))
 
     office.keep_seen(revoked, store_keys.revoke_key)
-    return key_given(await keys.revoke_key(office.store, office.caller, asked.key))
+    return KeyResponse.from_model(await keys.revoke_key(office.store, office.caller, asked.key))

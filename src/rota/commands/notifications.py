@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import SpaceName, Word, resolve_space
-from rota.commands.responses import RequestModel, ResponseModel
+from rota.commands.responses import From, RequestModel, ResponseModel
 from rota.flow.define import notifications
 from rota.model.keys import KeyScope
-from rota.model.notifications import NotificationLevel, NotificationTarget
+from rota.model.notifications import NotificationLevel
 from rota.rules.notifications import level_of
 from rota.store.notifications import drop_notification_target, set_notification_target
 
@@ -44,8 +45,8 @@ class NotificationTargetResponse(ResponseModel):
 
     space: str
     to: str
-    least: NotificationLevel
-    default: bool
+    least: Annotated[NotificationLevel, From(read=level_of)]
+    default: Annotated[bool, From("usual")]
     updated_at: datetime
 
 
@@ -63,23 +64,15 @@ class NotificationTargetRemovedResponse(ResponseModel):
     to: str
 
 
-def _given(preference: NotificationTarget) -> NotificationTargetResponse:
-    return NotificationTargetResponse(
-        space=preference.space,
-        to=preference.to,
-        least=level_of(preference.least),
-        default=preference.usual,
-        updated_at=preference.updated_at,
-    )
-
-
 @command("GET", "/v1/notify", KeyScope.READ)
 async def list_preferences(
     office: RequestContext, asked: NotificationTargetsQuery
 ) -> NotificationTargetList:
     """List where people are told of runs that fail, expire or wait, and of disabled tasks."""
     found = await notifications.list_preferences(office.store, office.caller, asked.space)
-    return NotificationTargetList(preferences=[_given(preference) for preference in found])
+    return NotificationTargetList(
+        preferences=[NotificationTargetResponse.from_model(preference) for preference in found]
+    )
 
 
 @command("PUT", "/v1/notify", KeyScope.ADMIN)
@@ -91,19 +84,21 @@ async def set_preference(
 
     async def stands(within: RequestContext, _: object) -> NotificationTargetResponse:
         found = await notifications.list_preferences(within.store, office.caller, space)
-        return _given(next(one for one in found if one.to == asked.to))
+        return NotificationTargetResponse.from_model(
+            next(one for one in found if one.to == asked.to)
+        )
 
     office.keep_seen(stands, set_notification_target)
     found = await notifications.set_preference(
         office.store,
         office.caller,
-        office.channels,
+        office.app.plugins.channel_names,
         space,
         asked.to,
         asked.least,
         usual=asked.default,
     )
-    return _given(found)
+    return NotificationTargetResponse.from_model(found)
 
 
 @command("DELETE", "/v1/notify", KeyScope.ADMIN)

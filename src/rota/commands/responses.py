@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from operator import attrgetter, itemgetter, methodcaller
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
 from rota.commands.fields import Id, Json, SpaceName, TaskRef
 from rota.flow.observe.views import check_state_of
 from rota.model.checks import CheckState, SuppressionReason
-from rota.model.events import Event, EventName
-from rota.model.heartbeats import Heartbeat
-from rota.model.notifications import Delivery, DeliveryKind, DeliveryState, MailFields
+from rota.model.events import EventName
+from rota.model.notifications import DeliveryKind, DeliveryState
 from rota.model.runs import (
     AttemptCause,
-    EndedAttempt,
-    Question,
     QueueState,
-    Run,
     RunSource,
     RunState,
 )
-from rota.model.spaces import Space, SpaceRole
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool
 
 
@@ -34,10 +33,89 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class From(NamedTuple):
+    """Where a field of a response comes from.
+
+    `attribute` is that of the source, with the field's own name by default; an empty one is the
+    source itself. `read` turns a value that is not None into the field's.
+    """
+
+    attribute: str | None = None
+    read: Callable[[Any], Any] | None = None
+
+
 class ResponseModel(BaseModel):
-    """An answer; the functions below make it of values that are right already."""
+    """A response. Its fields are the attributes of a model, unless they say otherwise."""
 
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def from_model(cls, source: object, **given: Any) -> Self:  # noqa: ANN401 - fields of any type
+        """Return the response about a model, unvalidated, with some fields given by the caller.
+
+        A field with a default keeps it unless it is given or names its attribute.
+        """
+        plan = _plan(cls, frozenset(given))
+        values = dict(zip(plan.names, plan.attributes(source), strict=True))
+        for name, read in plan.reads:
+            if values[name] is not None:
+                values[name] = read(values[name])
+        made: Self = plan.template.model_copy(update=values | given)
+        return made
+
+
+class _Plan(NamedTuple):
+    names: tuple[str, ...]
+    attributes: Callable[[object], tuple[Any, ...]]
+    reads: tuple[tuple[str, Callable[[Any], Any]], ...]
+    template: Any
+    """A response without values: copying it is faster than making one."""
+
+
+@cache
+def _plan(kind: type[ResponseModel], given: frozenset[str]) -> _Plan:
+    """Return how a response is filled, worked out once for each kind."""
+    names, attributes, reads = [], [], []
+    for name, field in kind.model_fields.items():
+        origin = next((one for one in field.metadata if isinstance(one, From)), None)
+        if name in given or (origin is None and not field.is_required()):
+            continue
+        origin = origin or From()
+        names.append(name)
+        attributes.append(name if origin.attribute is None else origin.attribute)
+        read = origin.read or _nested(field.annotation)
+        if read is not None:
+            reads.append((name, read))
+    required = [name for name, field in kind.model_fields.items() if field.is_required()]
+    template = kind.model_construct(_fields_set=set(), **dict.fromkeys(required))
+    return _Plan(tuple(names), _getter(attributes), tuple(reads), template)
+
+
+def _getter(attributes: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
+    """Return what gets attributes, of which some may be the object itself."""
+    if "" not in attributes and len(attributes) > 1:
+        found: Callable[[object], tuple[Any, ...]] = attrgetter(*attributes)
+        return found
+    each = [attrgetter(name) if name else _itself for name in attributes]
+    return lambda source: tuple(get(source) for get in each)
+
+
+def _itself(source: object) -> object:
+    return source
+
+
+def _nested(annotation: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an annotation
+    """Return what makes the responses inside another one, if its type has any."""
+    if get_origin(annotation) in {Union, UnionType}:
+        annotation = get_args(annotation)[0]
+    if isinstance(annotation, type) and issubclass(annotation, ResponseModel):
+        return annotation.from_model
+    if get_origin(annotation) is not list:
+        return None
+    (item,) = get_args(annotation)
+    if isinstance(item, type) and issubclass(item, ResponseModel):
+        return lambda values: [item.from_model(value) for value in values]
+    return list
 
 
 class EmptyRequest(RequestModel):
@@ -85,7 +163,7 @@ class RunResponse(ResponseModel):
     pool: Pool
     priority: int
     route: str
-    attempt: int
+    attempt: Annotated[int, From("epoch")]
     cause: AttemptCause
     retries: int
     losses: int
@@ -93,19 +171,19 @@ class RunResponse(ResponseModel):
     available_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    took_seconds: float | None
+    took_seconds: Annotated[float | None, From("took", timedelta.total_seconds)]
     expires_at: datetime | None
     cancel_requested_at: datetime | None
     stuck: bool
     slot_at: datetime | None
     slot_key: str | None
-    upstream: int | None
+    upstream: Annotated[int | None, From("upstream_id")]
     key: str | None
-    payload: Json
-    result: Json
+    payload: Annotated[Json, From(read=json.loads)]
+    result: Annotated[Json, From(read=json.loads)]
     error_code: str | None
     error: str | None
-    checked: CheckState | None
+    checked: Annotated[CheckState | None, From("", check_state_of)]
     mark: SuppressionReason | None
 
 
@@ -134,16 +212,16 @@ class HeartbeatResponse(ResponseModel):
     """
 
     at: datetime
-    attempt: int
-    alive: bool
-    state: str
-    pid: int | None
-    processes: int | None
-    cpu_seconds: float | None
-    memory_bytes: int | None
-    output_at: datetime | None
-    last_line: str | None
-    pane: str | None
+    attempt: Annotated[int, From("sign.epoch")]
+    alive: Annotated[bool, From("sign.alive")]
+    state: Annotated[str, From("sign.state")]
+    pid: Annotated[int | None, From("sign.pid")]
+    processes: Annotated[int | None, From("sign.processes")]
+    cpu_seconds: Annotated[float | None, From("sign.cpu_seconds")]
+    memory_bytes: Annotated[int | None, From("sign.memory_bytes")]
+    output_at: Annotated[datetime | None, From("sign.output_at")]
+    last_line: Annotated[str | None, From("sign.last_line")]
+    pane: Annotated[str | None, From("sign.pane")]
     silence: str | None
 
 
@@ -155,8 +233,8 @@ class QuestionResponse(ResponseModel):
     """
 
     id: int
-    run: int
-    attempt: int
+    run: Annotated[int, From("run_id")]
+    attempt: Annotated[int, From("epoch")]
     kind: Literal["ask", "approval", "lost"]
     question: str
     context: str
@@ -168,8 +246,8 @@ class QuestionResponse(ResponseModel):
     answered_by: str | None
     default: str | None
     action: str | None
-    action_hash: str | None
-    outcome: Json = None
+    action_hash: Annotated[str | None, From("digest")]
+    outcome: Annotated[Json, From(read=json.loads)] = None
 
 
 class EventResponse(ResponseModel):
@@ -179,7 +257,7 @@ class EventResponse(ResponseModel):
     at: datetime
     name: EventName
     task_id: int | None
-    run: int | None
+    run: Annotated[int | None, From("run_id")]
     data: dict[str, Any]
 
 
@@ -192,12 +270,12 @@ class OutputResponse(ResponseModel):
 
     id: int
     at: datetime
-    stream: Literal["out", "err"]
-    offset: int
-    text: str
-    ansi: str | None
-    open: bool
-    continues: bool
+    stream: Annotated[Literal["out", "err"], From("data", itemgetter("stream"))]
+    offset: Annotated[int, From("data", itemgetter("at"))]
+    text: Annotated[str, From("data", itemgetter("text"))]
+    ansi: Annotated[str | None, From("data", methodcaller("get", "ansi"))]
+    open: Annotated[bool, From("data", methodcaller("get", "open", False))]
+    continues: Annotated[bool, From("data", methodcaller("get", "continues", False))]
 
 
 class MailResponse(ResponseModel):
@@ -221,7 +299,7 @@ class DeliveryResponse(ResponseModel):
     """A message in the outbox."""
 
     id: int
-    run: int | None
+    run: Annotated[int | None, From("run_id")]
     channel: str
     target: str
     body: str
@@ -233,161 +311,3 @@ class DeliveryResponse(ResponseModel):
     created_at: datetime
     sent_at: datetime | None
     error: str | None
-
-
-def space_given(space: Space) -> SpaceResponse:
-    """Return a space as it goes over a wire."""
-    return SpaceResponse.model_construct(
-        name=space.name,
-        role=space.role,
-        timezone=space.timezone,
-        created_at=space.created_at,
-    )
-
-
-def run_given(run: Run) -> RunResponse:
-    """Return a run as it goes over a wire."""
-    return RunResponse.model_construct(
-        id=run.id,
-        task=run.task,
-        task_id=run.task_id,
-        space=run.space,
-        state=run.state,
-        place=run.place,
-        source=run.source,
-        pool=run.pool,
-        priority=run.priority,
-        route=run.route,
-        attempt=run.epoch,
-        cause=run.cause,
-        retries=run.retries,
-        losses=run.losses,
-        created_at=run.created_at,
-        available_at=run.available_at,
-        started_at=run.started_at,
-        finished_at=run.finished_at,
-        took_seconds=None if run.took is None else run.took.total_seconds(),
-        expires_at=run.expires_at,
-        cancel_requested_at=run.cancel_requested_at,
-        stuck=run.stuck,
-        slot_at=run.slot_at,
-        slot_key=run.slot_key,
-        upstream=run.upstream_id,
-        key=run.key,
-        payload=json.loads(run.payload),
-        result=None if run.result is None else json.loads(run.result),
-        error_code=run.error_code,
-        error=run.error,
-        checked=check_state_of(run),
-        mark=run.mark,
-    )
-
-
-def attempt_given(attempt: EndedAttempt) -> AttemptResponse:
-    """Return an attempt as it goes over a wire."""
-    return AttemptResponse.model_construct(
-        number=attempt.number,
-        cause=attempt.cause,
-        worker=attempt.worker,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
-        outcome=attempt.outcome,
-        error=attempt.error,
-        ending=attempt.ending,
-        checks=attempt.checks,
-    )
-
-
-def heartbeat_given(heard: Heartbeat) -> HeartbeatResponse:
-    """Return a heartbeat as it goes over a wire."""
-    sign = heard.sign
-    return HeartbeatResponse.model_construct(
-        at=heard.at,
-        attempt=sign.epoch,
-        alive=sign.alive,
-        state=sign.state,
-        pid=sign.pid,
-        processes=sign.processes,
-        cpu_seconds=sign.cpu_seconds,
-        memory_bytes=sign.memory_bytes,
-        output_at=sign.output_at,
-        last_line=sign.last_line,
-        pane=sign.pane,
-        silence=heard.silence,
-    )
-
-
-def question_given(question: Question) -> QuestionResponse:
-    """Return a question as it goes over a wire."""
-    return QuestionResponse.model_construct(
-        id=question.id,
-        run=question.run_id,
-        attempt=question.epoch,
-        kind=question.kind,
-        question=question.question,
-        context=question.context,
-        options=list(question.options),
-        asked_at=question.asked_at,
-        expires_at=question.expires_at,
-        answered_at=question.answered_at,
-        answer=question.answer,
-        answered_by=question.answered_by,
-        default=question.default,
-        action=question.action,
-        action_hash=question.digest,
-        outcome=None if question.outcome is None else json.loads(question.outcome),
-    )
-
-
-def event_given(event: Event) -> EventResponse:
-    """Return an event as it goes over a wire."""
-    return EventResponse.model_construct(
-        id=event.id,
-        at=event.at,
-        name=event.name,
-        task_id=event.task_id,
-        run=event.run_id,
-        data=event.data,
-    )
-
-
-def log_given(event: Event) -> OutputResponse:
-    """Return what a program wrote as it goes over a wire."""
-    return OutputResponse.model_construct(
-        id=event.id,
-        at=event.at,
-        stream=event.data["stream"],
-        offset=event.data["at"],
-        text=event.data["text"],
-        ansi=event.data.get("ansi"),
-        open=event.data.get("open", False),
-        continues=event.data.get("continues", False),
-    )
-
-
-def delivery_given(delivery: Delivery) -> DeliveryResponse:
-    """Return a delivery as it goes over a wire."""
-    return DeliveryResponse.model_construct(
-        id=delivery.id,
-        run=delivery.run_id,
-        channel=delivery.channel,
-        target=delivery.target,
-        body=delivery.body,
-        kind=delivery.kind,
-        mail=None if delivery.mail is None else _mail_given(delivery.mail),
-        files=[AttachmentResponse.model_construct(**asdict(each)) for each in delivery.files],
-        state=delivery.state,
-        tries=delivery.tries,
-        created_at=delivery.created_at,
-        sent_at=delivery.sent_at,
-        error=delivery.error,
-    )
-
-
-def _mail_given(mail: MailFields) -> MailResponse:
-    return MailResponse.model_construct(
-        subject=mail.subject,
-        format=mail.format,
-        in_reply_to=mail.in_reply_to,
-        references=list(mail.references),
-    )

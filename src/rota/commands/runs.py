@@ -24,13 +24,17 @@ from rota.commands.fields import (
     WHOLE,
     Id,
     Json,
+    Length,
     Limit,
+    Line,
     RunKey,
     SpaceName,
     TaskRef,
     Text,
     TextFormat,
     Word,
+    Zone,
+    length,
     resolve_space,
     resolve_task,
 )
@@ -38,6 +42,7 @@ from rota.commands.responses import (
     AttemptResponse,
     DeliveryResponse,
     EventResponse,
+    From,
     HeartbeatResponse,
     OutputResponse,
     QuestionResponse,
@@ -46,20 +51,12 @@ from rota.commands.responses import (
     RunResponse,
     RunSelector,
     TaskSelector,
-    attempt_given,
-    delivery_given,
-    event_given,
-    heartbeat_given,
-    log_given,
-    question_given,
-    run_given,
 )
 from rota.commands.sql_console import SqlInput, SqlResponse, ask_sql
-from rota.commands.task_fields import Length, Line, Zone, length
 from rota.errors import IllegalMove, Invalid, NotFound, Refused, SqlRefused
 from rota.flow import lookup
 from rota.flow.define import runs, tasks
-from rota.flow.define.policies import HIGHEST_PRIORITY, resolve_agent
+from rota.flow.define.policies import resolve_agent
 from rota.flow.lookup import find_run
 from rota.flow.observe.time_text import parse_instant
 from rota.flow.observe.views import list_runs as find_runs
@@ -70,7 +67,7 @@ from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.runs import FINISHED, Enqueued, Question, Run, RunBatch, RunSource, RunState
 from rota.model.settlement import ApprovedAction
-from rota.model.tasks import TaskKind
+from rota.model.tasks import MAX_PRIORITY, TaskKind
 from rota.model.views import RunFilter
 from rota.ports.host import ArtifactList, OpenArtifact
 from rota.rules.approvals import ControlAction, ControlRequest
@@ -122,7 +119,7 @@ class CreateRun(RequestModel):
     key: RunKey | None = None
     at: Line | None = None
     timezone: Zone | None = None
-    priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE] | None = None
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), WHOLE] | None = None
 
     @model_validator(mode="after")
     def _one_work(self) -> CreateRun:
@@ -166,7 +163,9 @@ def _errand(office: RequestContext, asked: CreateRun) -> dict[str, Any]:
         check_script(record)
     if asked.payload is not None:
         record["payload"] = asked.payload
-    return resolve_agent(office.agents, TaskKind.AGENT, record) if asked.agent else record
+    return (
+        resolve_agent(office.app.plugins.agents, TaskKind.AGENT, record) if asked.agent else record
+    )
 
 
 QUEUING = (enqueue, requeue_reader)
@@ -201,7 +200,7 @@ class RunList(ResponseModel):
 class QueuedRunResponse(ResponseModel):
     """A run that stands in the queue; `created` is false if it stood there already."""
 
-    run: int
+    run: Annotated[int, From("run_id")]
     created: bool
 
 
@@ -274,7 +273,7 @@ async def list_runs(office: RequestContext, asked: RunsQuery) -> RunList:
         quiet=asked.quiet,
     )
     more = found[-1].id if len(found) == asked.limit else None
-    return RunList(runs=[run_given(run) for run in found], next=more)
+    return RunList(runs=[RunResponse.from_model(run) for run in found], next=more)
 
 
 @command("GET", "/v1/runs/waiting", KeyScope.READ)
@@ -283,7 +282,10 @@ async def list_waiting(office: RequestContext, asked: RequestModel) -> OpenQuest
     found = await open_questions(office.store, office.caller)
     return OpenQuestionList(
         waiting=[
-            OpenQuestionResponse(question=question_given(q), run=run_given(run)) for q, run in found
+            OpenQuestionResponse(
+                question=QuestionResponse.from_model(q), run=RunResponse.from_model(run)
+            )
+            for q, run in found
         ]
     )
 
@@ -293,22 +295,22 @@ async def create_run(office: RequestContext, asked: CreateRun) -> QueuedRunRespo
     """Queue a run and return at once; with a key, at most one."""
     keep_queued(office, asked.key)
     ((done,),) = await runs.queue(office.store, [await make_batch(office, asked)])
-    return queued_run(done)
+    return QueuedRunResponse.from_model(done)
 
 
 @command("GET", "/v1/runs/{run}", KeyScope.READ)
 async def show_run(office: RequestContext, asked: RunSelector) -> RunDetailResponse:
     """Return a run with its attempts, events, messages, questions and the end of its output."""
     view = await view_run(office.store, office.caller, asked.run)
-    return RunDetailResponse(
-        **dict(run_given(view.run)),
+    return RunDetailResponse.from_model(
+        view.run,
         trace_id=trace_id(office.store.database.incarnation, view.run.id),
-        attempts=[attempt_given(attempt) for attempt in view.attempts],
-        events=[event_given(event) for event in view.events],
-        logs=[log_given(event) for event in view.output],
-        deliveries=[delivery_given(delivery) for delivery in view.deliveries],
-        questions=[question_given(question) for question in view.questions],
-        heartbeat=None if view.heartbeat is None else heartbeat_given(view.heartbeat),
+        attempts=[AttemptResponse.from_model(attempt) for attempt in view.attempts],
+        events=[EventResponse.from_model(event) for event in view.events],
+        logs=[OutputResponse.from_model(event) for event in view.output],
+        deliveries=[DeliveryResponse.from_model(delivery) for delivery in view.deliveries],
+        questions=[QuestionResponse.from_model(question) for question in view.questions],
+        heartbeat=None if view.heartbeat is None else HeartbeatResponse.from_model(view.heartbeat),
     )
 
 
@@ -320,17 +322,21 @@ async def cancel_run(office: RequestContext, asked: RunSelector) -> RunResponse:
     async def cancelled(within: RequestContext, _: object) -> RunResponse | None:
         run = await lookup.find_run(within.store, caller, asked.run)
         over = run.state in FINISHED or run.cancel_requested_at is not None
-        return run_given(run) if over else None
+        return RunResponse.from_model(run) if over else None
 
     office.keep_seen(cancelled, settle, request_cancel)
-    return run_given(await runs.cancel_run(store, caller, asked.run, office.chance))
+    return RunResponse.from_model(
+        await runs.cancel_run(store, caller, asked.run, office.app.chance)
+    )
 
 
 @command("POST", "/v1/runs/{run}/retry", KeyScope.RUN, status=201)
 async def retry_run(office: RequestContext, asked: RunSelector) -> QueuedRunResponse:
     """Queue a new run with what a finished one was given."""
     keep_queued(office)
-    return queued_run(await runs.run_again(office.store, office.caller, asked.run))
+    return QueuedRunResponse.from_model(
+        await runs.run_again(office.store, office.caller, asked.run)
+    )
 
 
 @command("POST", "/v1/tasks/{task}/retry", KeyScope.RUN, status=201)
@@ -378,22 +384,17 @@ async def _answered(office: RequestContext, question: Question, answer: str) -> 
     answered = await store.read(get_question, question.id)
     came = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
     then = ended_by_answer(answer, question.epoch, await store.read(usage_of_run, run.id))
-    return AnsweredRunResponse(**dict(run_given(run)), outcome=came, then=then)
-
-
-def queued_run(done: Enqueued) -> QueuedRunResponse:
-    """Return a run that stands in the queue as it goes over a wire."""
-    return QueuedRunResponse(run=done.run_id, created=done.created)
+    return AnsweredRunResponse.from_model(run, outcome=came, then=then)
 
 
 def _retried(retried: int, done: Enqueued) -> RetriedRunResponse:
-    return RetriedRunResponse(run=done.run_id, created=done.created, retried=retried)
+    return RetriedRunResponse.from_model(done, retried=retried)
 
 
 def keep_queued(
     office: RequestContext,
     key: str | None = None,
-    shape: Callable[[Enqueued], QueuedRunResponse] = queued_run,
+    shape: Callable[[Enqueued], QueuedRunResponse] = QueuedRunResponse.from_model,
 ) -> None:
     """Keep the answer with the run; a key that stands for another run is refused with it."""
 
@@ -449,7 +450,7 @@ async def _end(office: RequestContext, run: Run, said: dict[str, Any]) -> Approv
     store, asked = office.store, _read(RunSelector, said)
     found = await lookup.find_run(store, office.caller, asked.run)
     why = f"cancelled by {office.caller.name}, as run {run.id} asked"
-    return ApprovedAction(ends=await runs.end_of(store, found, why, office.chance))
+    return ApprovedAction(ends=await runs.end_of(store, found, why, office.app.chance))
 
 
 async def _query(office: RequestContext, run: Run, said: dict[str, Any]) -> ApprovedAction:  # noqa: ARG001
@@ -533,9 +534,9 @@ async def list_artifacts(office: RequestContext, asked: RunSelector) -> Artifact
     """List the files that a run has left on the machine that answers."""
     run = await find_run(office.store, office.caller, asked.run)
     found = ArtifactList()
-    if office.artifacts is not None:
-        found = await asyncio.to_thread(office.artifacts.list_artifacts, run.space, run.id)
-    given = [ArtifactResponse(**artifact._asdict()) for artifact in found.files]
+    if office.app.artifacts is not None:
+        found = await asyncio.to_thread(office.app.artifacts.list_artifacts, run.space, run.id)
+    given = [ArtifactResponse.from_model(artifact) for artifact in found.files]
     return ArtifactListResponse(artifacts=given, left_out=found.left_out, more=found.more)
 
 
@@ -546,6 +547,6 @@ async def open_artifact(office: RequestContext, asked: ArtifactSelector) -> Open
     """
     check_scope(office.caller, KeyScope.READ)
     run = await find_run(office.store, office.caller, asked.run)
-    if office.artifacts is None:
+    if office.app.artifacts is None:
         raise NotFound("artifact", asked.name)
-    return await asyncio.to_thread(office.artifacts.open, run.space, run.id, asked.name)
+    return await asyncio.to_thread(office.app.artifacts.open, run.space, run.id, asked.name)

@@ -18,12 +18,13 @@ from rota.commands.fields import (
     SpaceName,
     TaskRef,
     Word,
+    Zone,
     resolve_space,
     resolve_task,
 )
-from rota.commands.responses import RequestModel, ResponseModel, RunSelector, TaskSelector
-from rota.commands.task_fields import ScheduleInput, Zone
-from rota.commands.task_responses import ScheduleResponse, schedule_given
+from rota.commands.responses import From, RequestModel, ResponseModel, RunSelector, TaskSelector
+from rota.commands.task_inputs import ScheduleInput
+from rota.commands.task_responses import ScheduleResponse
 from rota.flow import lookup
 from rota.flow.define import runs, schedules
 from rota.flow.define.schedules import build_rule
@@ -118,14 +119,16 @@ async def list_schedules(office: RequestContext, asked: SchedulesQuery) -> Sched
         found = await store.read(find_tasks, TaskFilter(space_id=owner, limit=asked.limit))
         own = [schedule for _, schedules in found for schedule in schedules]
     own.sort(key=lambda s: (s.space, s.task, s.name))
-    return ScheduleList(schedules=[schedule_given(schedule) for schedule in own[: asked.limit]])
+    return ScheduleList(
+        schedules=[ScheduleResponse.from_model(schedule) for schedule in own[: asked.limit]]
+    )
 
 
 @command("PUT", "/v1/tasks/{task}/schedules/{name}", KeyScope.DEFINE)
 async def put_schedule(office: RequestContext, asked: SetSchedule) -> ScheduleResponse:
     """Declare a schedule by name; the same wish again changes nothing."""
     task = await resolve_task(office, asked.task, asked.space)
-    office.keep(schedule_given, store_tasks.put_schedule)
+    office.keep(ScheduleResponse.from_model, store_tasks.put_schedule)
     kept = await schedules.put_schedule(
         office.store,
         office.caller,
@@ -134,7 +137,7 @@ async def put_schedule(office: RequestContext, asked: SetSchedule) -> ScheduleRe
         space=task.space,
         name=asked.name,
     )
-    return schedule_given(kept)
+    return ScheduleResponse.from_model(kept)
 
 
 @command("DELETE", "/v1/tasks/{task}/schedules/{name}", KeyScope.DEFINE)
@@ -224,7 +227,7 @@ class WhyEntryResponse(ResponseModel):
     schedule: str | None
     verdict: str
     sentence: str
-    run: int | None
+    run: Annotated[int | None, From("run_id")]
 
 
 class WhyResponse(ResponseModel):
@@ -306,18 +309,7 @@ def _why(told: WhyReport, where: str) -> WhyResponse:
         task=told.task,
         timezone=where,
         notes=told.notes,
-        slots=[
-            WhyEntryResponse(
-                at=story.at,
-                until=story.until,
-                count=story.count,
-                schedule=story.schedule,
-                verdict=story.verdict,
-                sentence=story.sentence,
-                run=story.run_id,
-            )
-            for story in told.stories
-        ],
+        slots=[WhyEntryResponse.from_model(entry) for entry in told.stories],
     )
 
 

@@ -14,7 +14,6 @@ from rota.commands.fields import TextFormat
 from rota.commands.responses import EmptyRequest, RequestModel, ResponseModel
 from rota.errors import NotFound, Unavailable
 from rota.model.keys import KeyScope
-from rota.ports.host import SecretInfo
 from rota.ports.host import SecretStore as Keeping
 from rota.rules.permissions import check_main
 from rota.rules.redaction import MAX_SECRET, MIN_SECRET
@@ -89,7 +88,7 @@ class SecretRemovedResponse(ResponseModel):
 async def list_secrets(office: RequestContext, asked: EmptyRequest) -> SecretList:  # noqa: ARG001
     """List the names of secrets, where they come from and when they were used; never values."""
     found = await _keeping(office).list_secrets()
-    return SecretList(secrets=[_given(view) for view in found])
+    return SecretList(secrets=[SecretResponse.from_model(view) for view in found])
 
 
 @command("PUT", "/v1/secrets/{secret}", KeyScope.ADMIN)
@@ -100,7 +99,7 @@ async def put_secret(office: RequestContext, asked: SetSecret) -> SecretResponse
     await office.store.write(record_request)
     kept = await keeping.put(asked.secret, value, office.caller.name)
     log.info("secret.set", extra={"secret": asked.secret, "by": office.caller.id})
-    return _given(kept)
+    return SecretResponse.from_model(kept)
 
 
 @command("DELETE", "/v1/secrets/{secret}", KeyScope.ADMIN)
@@ -118,19 +117,7 @@ async def remove_secret(office: RequestContext, asked: SecretSelector) -> Secret
 
 def _keeping(office: RequestContext) -> Keeping:
     check_main(office.caller)
-    if office.secrets is None:
+    if office.app.secrets is None:
         message = "no secrets are kept behind this door: ask `rota up`"
         raise Unavailable(message)
-    return office.secrets
-
-
-def _given(view: SecretInfo) -> SecretResponse:
-    return SecretResponse(
-        name=view.name,
-        source=view.source,
-        upstreams=list(view.upstreams),
-        set_at=view.set_at,
-        set_by=view.set_by,
-        used_at=view.used_at,
-        problem=view.problem,
-    )
+    return office.app.secrets

@@ -21,16 +21,24 @@ from rota.commands.fields import (
     Word,
     resolve_space,
 )
-from rota.commands.responses import RequestModel, ResponseModel
+from rota.commands.responses import From, RequestModel, ResponseModel
 from rota.flow.define import messages
 from rota.model.keys import KeyScope
-from rota.model.sessions import AgentSession, Exchange, SessionFilter
+from rota.model.sessions import AgentSession, SessionFilter
 from rota.rules.permissions import visible_space
 from rota.store import sessions as store_sessions
 from rota.store.sessions import session_history
 
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 LAST = 2**62
+
+
+def _parsed_result(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a result; of a long one that was found by its words, the beginning as it stands."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 class SessionsQuery(RequestModel):
@@ -54,9 +62,9 @@ class SessionResponse(ResponseModel):
     agent: str
     name: str = Field(description="What the agent calls it.")
     title: str
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
+    input_tokens: Annotated[int, From("input")]
+    output_tokens: Annotated[int, From("output")]
+    cached_tokens: Annotated[int, From("cached")]
     runs: int
     started_at: datetime
     used_at: datetime
@@ -73,14 +81,14 @@ class SessionList(ResponseModel):
 class ExchangeResponse(ResponseModel):
     """What was said in a session, and what it came to."""
 
-    session: int
-    run: int
-    attempt: int
+    session: Annotated[int, From("session_id")]
+    run: Annotated[int, From("run_id")]
+    attempt: Annotated[int, From("epoch")]
     task: str | None
     at: datetime
     said: str
     state: str | None
-    result: Json
+    result: Annotated[Json, From(read=_parsed_result)]
     error: str | None
 
 
@@ -144,50 +152,8 @@ class ResumedSessionResponse(RequestModel):
     thread: ThreadKey | None = None
 
 
-def session_given(found: AgentSession) -> SessionResponse:
-    """Return a session as it goes over a wire."""
-    return SessionResponse(
-        id=found.id,
-        space=found.space,
-        thread=found.thread,
-        task=found.task,
-        agent=found.agent,
-        name=found.name,
-        title=found.title,
-        input_tokens=found.input,
-        output_tokens=found.output,
-        cached_tokens=found.cached,
-        runs=found.runs,
-        started_at=found.started_at,
-        used_at=found.used_at,
-        archived_at=found.archived_at,
-    )
-
-
-def _exchange(found: Exchange) -> ExchangeResponse:
-    return ExchangeResponse(
-        session=found.session_id,
-        run=found.run_id,
-        attempt=found.epoch,
-        task=found.task,
-        at=found.at,
-        said=found.said,
-        state=found.state,
-        result=_result(found.result),
-        error=found.error,
-    )
-
-
-def _result(text: str | None) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a result; of a long one that was found by its words, the beginning as it stands."""
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return text
-
-
 def _listed(found: list[AgentSession]) -> SessionList:
-    return SessionList(sessions=[session_given(one) for one in found])
+    return SessionList(sessions=[SessionResponse.from_model(one) for one in found])
 
 
 @command("GET", "/v1/sessions", KeyScope.READ)
@@ -203,7 +169,7 @@ async def list_sessions(office: RequestContext, asked: SessionsQuery) -> Session
     )
     found = await office.store.read(store_sessions.list_sessions, wanted)
     more = found[-1].id if len(found) == asked.limit else None
-    return SessionList(sessions=[session_given(one) for one in found], next=more)
+    return SessionList(sessions=[SessionResponse.from_model(one) for one in found], next=more)
 
 
 @command("GET", "/v1/sessions/search", KeyScope.READ)
@@ -213,7 +179,7 @@ async def search_sessions(office: RequestContext, asked: SearchSessions) -> Sess
     found = await office.store.read(
         store_sessions.search_sessions, space, asked.thread, asked.words, asked.limit
     )
-    return SessionSearchResponse(found=[_exchange(one) for one in found])
+    return SessionSearchResponse(found=[ExchangeResponse.from_model(one) for one in found])
 
 
 @command("GET", "/v1/sessions/{session}", KeyScope.READ)
@@ -223,8 +189,8 @@ async def show_session(office: RequestContext, asked: SessionSelector) -> Sessio
     found = await messages.find_session(store, office.caller, asked.session)
     history = await store.read(session_history, found.id, asked.before or LAST, asked.limit)
     more = history[-1].run_id if len(history) == asked.limit else None
-    told = [_exchange(one) for one in history]
-    return SessionDetailResponse(**dict(session_given(found)), history=told, next=more)
+    told = [ExchangeResponse.from_model(one) for one in history]
+    return SessionDetailResponse.from_model(found, history=told, next=more)
 
 
 @command("POST", "/v1/sessions/current/archive", KeyScope.RUN)
@@ -258,10 +224,10 @@ async def resume_session(office: RequestContext, asked: ResumedSessionResponse) 
 
     async def resumed(within: RequestContext, done: object) -> SessionResponse | None:
         found = await messages.find_session(within.store, caller, meant.id) if done else None
-        return None if found is None else session_given(found)
+        return None if found is None else SessionResponse.from_model(found)
 
     office.keep_seen(resumed, store_sessions.resume_session)
-    return session_given(await messages.resume(store, caller, meant, asked.title))
+    return SessionResponse.from_model(await messages.resume(store, caller, meant, asked.title))
 
 
 async def _meant(office: RequestContext, asked: SessionSelection) -> list[AgentSession]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import SpaceName
+from rota.commands.fields import (
+    Length,
+    SpaceName,
+    Zone,
+    length,
+)
 from rota.commands.responses import (
     EmptyRequest,
+    From,
     RequestModel,
     ResponseModel,
     SpaceResponse,
-    space_given,
 )
-from rota.commands.task_fields import Length, Zone, length
 from rota.flow.define import spaces
 from rota.model.keys import KeyScope
 from rota.model.spaces import Limit, LimitScope
@@ -51,23 +56,25 @@ async def list_spaces(office: RequestContext, asked: EmptyRequest) -> SpaceList:
     """List spaces."""
     only = visible_space(office.caller, None)
     found = await office.store.read(store_views.list_spaces)
-    return SpaceList(spaces=[space_given(s) for s in found if only in {None, s.name}])
+    return SpaceList(spaces=[SpaceResponse.from_model(s) for s in found if only in {None, s.name}])
 
 
 @command("POST", "/v1/spaces", KeyScope.ADMIN, status=201)
 async def create_space(office: RequestContext, asked: CreateSpace) -> SpaceResponse:
     """Create a space that may act only for itself."""
-    office.keep(space_given, add_space)
+    office.keep(SpaceResponse.from_model, add_space)
     made = await spaces.create_space(office.store, office.caller, asked.name, asked.timezone)
-    return space_given(made)
+    return SpaceResponse.from_model(made)
 
 
 @command("PATCH", "/v1/spaces/{space}", KeyScope.ADMIN)
 async def change_space(office: RequestContext, asked: UpdateSpace) -> SpaceResponse:
     """Change a space's time zone; schedules that exist keep theirs."""
     store, caller = office.store, office.caller
-    office.keep(space_given, set_space)
-    return space_given(await spaces.set_space(store, caller, asked.space, asked.timezone))
+    office.keep(SpaceResponse.from_model, set_space)
+    return SpaceResponse.from_model(
+        await spaces.set_space(store, caller, asked.space, asked.timezone)
+    )
 
 
 MOST = 1_000_000
@@ -114,7 +121,7 @@ class LimitResponse(ResponseModel):
     key: str
     cap: int | None
     rate: int | None
-    period: float | None
+    period: Annotated[float | None, From(read=timedelta.total_seconds)]
 
 
 class LimitList(ResponseModel):
@@ -131,16 +138,11 @@ class LimitRemovedResponse(ResponseModel):
     key: str
 
 
-def _given(limit: Limit, key: str) -> LimitResponse:
-    period = None if limit.period is None else limit.period.total_seconds()
-    return LimitResponse(scope=limit.scope, key=key, cap=limit.cap, rate=limit.rate, period=period)
-
-
 @command("GET", "/v1/limits", KeyScope.ADMIN)
 async def list_limits(office: RequestContext, asked: EmptyRequest) -> LimitList:  # noqa: ARG001
     """List limits."""
     found = await spaces.list_limits(office.store, office.caller)
-    return LimitList(limits=[_given(limit, key) for limit, key in found])
+    return LimitList(limits=[LimitResponse.from_model(limit, key=key) for limit, key in found])
 
 
 @command("PUT", "/v1/limits", KeyScope.ADMIN)
@@ -148,9 +150,9 @@ async def set_limit(office: RequestContext, asked: SetLimit) -> LimitResponse:
     """Set a limit, replacing the one of its scope and key."""
     period = length(asked.period, "period")
     wanted = Limit(scope=asked.scope, key=asked.key, cap=asked.cap, rate=asked.rate, period=period)
-    office.keep(lambda _: _given(wanted, asked.key), set_limits)
+    office.keep(lambda _: LimitResponse.from_model(wanted), set_limits)
     await spaces.set_limit(office.store, office.caller, wanted)
-    return _given(wanted, asked.key)
+    return LimitResponse.from_model(wanted)
 
 
 @command("DELETE", "/v1/limits", KeyScope.ADMIN)

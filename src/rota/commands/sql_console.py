@@ -60,7 +60,7 @@ class SqlResponse(ResponseModel):
 @command("POST", "/v1/sql", KeyScope.SQL, writes=False)
 async def ask_sql(office: RequestContext, asked: SqlInput) -> SqlResponse:
     """Ask one SELECT over the documented views; at most 1,000 rows, 1 MiB and 2 seconds."""
-    if office.inquirer is None:
+    if office.app.sql_console is None:
         message = "SQL cannot be asked here: ask the daemon, with `rota up` running"
         raise Unavailable(message)
     space = None
@@ -70,7 +70,7 @@ async def ask_sql(office: RequestContext, asked: SqlInput) -> SqlResponse:
     request_id = f"sql_{secrets.token_hex(6)}"
     begun = time.monotonic()
     try:
-        found = await office.inquirer.ask(inquiry)
+        found = await office.app.sql_console.ask(inquiry)
     except RotaError as fault:
         _note(request_id, office, begun, fault.code, None)
         raise

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from operator import methodcaller
+from typing import Annotated, Any
 
 from rota.commands.catalogue import command
 from rota.commands.context import Blocks, DaemonControl, RequestContext
 from rota.commands.fields import LARGEST_ID, Id, Instant, Limit, SpaceName, Word
-from rota.commands.responses import EmptyRequest, RequestModel, ResponseModel
+from rota.commands.responses import EmptyRequest, From, RequestModel, ResponseModel
 from rota.flow.observe.readiness import service_problems
 from rota.flow.observe.status import IDLE, RESTING, Status, StatusWarning, view_status
 from rota.flow.observe.time_text import count_text
-from rota.model.heartbeats import AttemptHeartbeat, MachineLoad, MachineSample
+from rota.model.heartbeats import MachineLoad
 from rota.model.instants import from_micros, to_micros
 from rota.model.keys import KeyScope
 from rota.model.notifications import AT_REST, DeliveryState
 from rota.model.problems import Problem
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool
-from rota.model.views import QueueView, SlotView, WorkerView
+from rota.model.views import QueueView
+from rota.ports.plugins import PluginProblem
 from rota.rules.permissions import check_main, visible_space
 from rota.store import views as store_views
 from rota.store.audit import list_audit_entries
@@ -63,7 +65,7 @@ class WorkerResponse(ResponseModel):
     id: str
     host: str
     pid: int
-    roles: list[str]
+    roles: Annotated[list[str], From(read=methodcaller("split", ","))]
     routes: list[str]
     slots: int
     running: int
@@ -76,7 +78,7 @@ class WarningResponse(ResponseModel):
     """Something to look at; the code is stable."""
 
     code: str
-    message: str
+    message: Annotated[str, From("sentence")]
 
 
 class PoolResponse(ResponseModel):
@@ -89,7 +91,7 @@ class PoolResponse(ResponseModel):
 class SlotResponse(ResponseModel):
     """A slot that is in use: the run in it, and since when; workers are told to `main` alone."""
 
-    run: int
+    run: Annotated[int, From("run_id")]
     task: str
     space: str
     worker: str | None
@@ -111,9 +113,9 @@ class PollerResponse(ResponseModel):
     """One loop of this daemon, and for how long it has not ended a step well."""
 
     name: str
-    silent_seconds: float
+    silent_seconds: Annotated[float, From("silent_for")]
     failures: int
-    error: str | None
+    error: Annotated[str | None, From("last_error")]
 
 
 class DaemonStatusResponse(ResponseModel):
@@ -196,51 +198,33 @@ class AuditList(ResponseModel):
     next: int | None
 
 
-def _worker(worker: WorkerView, now: datetime) -> WorkerResponse:
-    return WorkerResponse(
-        id=worker.id,
-        host=worker.host,
-        pid=worker.pid,
-        roles=worker.roles.split(","),
-        routes=list(worker.routes),
-        slots=worker.slots,
-        running=worker.running,
-        alive=worker.alive(now),
-        started_at=worker.started_at,
-        seen_at=worker.seen_at,
-    )
-
-
 @command("GET", "/v1/status", KeyScope.READ)
 async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResponse:  # noqa: ARG001
     """Return how the whole is doing, or to a member how its space is doing."""
     whole = office.caller.role is SpaceRole.MAIN
     space = None if whole else (await office.store.read(find_space, office.caller.space)).id
-    seen = await view_status(office.store, office.bounds.warnings, space, office.own)
+    seen = await view_status(office.store, office.app.limits.warnings, space, office.own)
     queue = seen.queue
-    workers = [_worker(worker, seen.now) for worker in seen.workers]
-    own = office.daemon if whole else None
+    hidden = {} if whole else {"worker": None}
+    running = [SlotResponse.from_model(slot, **hidden) for slot in seen.slots]
+    workers = [
+        WorkerResponse.from_model(worker, alive=worker.alive(seen.now)) for worker in seen.workers
+    ]
+    own = office.app.daemon if whole else None
     daemon = None if own is None else _daemon(own)
     problems = await office.store.database.problems()
     problems += [] if own is None else service_problems(own.services)
+    problems += [] if own is None else _plugin_problems(office.app.plugins.problems)
     blocks = None if own is None else own.blocks
     return StatusResponse(
         at=seen.now,
         paused_since=seen.paused_since,
-        queue=QueueResponse(
-            ready=queue.ready,
-            later=queue.later,
-            held=queue.held,
-            running=queue.running,
-            waiting=queue.waiting,
-            stuck=queue.stuck,
-            oldest_seconds=seen.ages,
-        ),
+        queue=QueueResponse.from_model(queue, oldest_seconds=seen.ages),
         pools=_pools(queue, seen.now),
         slots=SlotsResponse(
             used=queue.running,
             of=sum(w.slots for w in workers if w.alive),
-            running=[_slot(slot, whole=whole) for slot in seen.slots],
+            running=running,
         ),
         deliveries={state.value: 0 for state in UNSENT} | dict(queue.unsent),
         daemon=daemon,
@@ -250,19 +234,9 @@ async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResp
         workers=workers if whole else [],
         idle=None if seen.idle is None else seen.idle.sentence(),
         warnings=[
-            WarningResponse(code=w.code, message=w.sentence)
-            for w in _warned(seen, daemon, problems, blocks, whole=whole)
+            WarningResponse.from_model(warning)
+            for warning in _warned(seen, daemon, problems, blocks, whole=whole)
         ],
-    )
-
-
-def _slot(slot: SlotView, *, whole: bool) -> SlotResponse:
-    return SlotResponse(
-        run=slot.run_id,
-        task=slot.task,
-        space=slot.space,
-        worker=slot.worker if whole else None,
-        since=slot.since,
     )
 
 
@@ -277,16 +251,13 @@ def _pools(queue: QueueView, now: datetime) -> dict[str, PoolResponse]:
     return given
 
 
+def _plugin_problems(problems: Sequence[PluginProblem]) -> list[Problem]:
+    step = "see `rota doctor`"
+    return [Problem(code="plugin_failed", sentence=f"{each}: {step}") for each in problems]
+
+
 def _daemon(daemon: DaemonControl) -> DaemonStatusResponse:
-    services = [
-        PollerResponse(
-            name=service.name,
-            silent_seconds=service.silent_for,
-            failures=service.failures,
-            error=service.last_error,
-        )
-        for service in daemon.services
-    ]
+    services = [PollerResponse.from_model(service) for service in daemon.services]
     return DaemonStatusResponse(state=daemon.state, services=services)
 
 
@@ -333,7 +304,9 @@ async def list_workers(office: RequestContext, asked: EmptyRequest) -> WorkerLis
     check_main(office.caller)
     now = from_micros(office.store.now())
     found = await office.store.read(store_views.list_workers)
-    return WorkerList(workers=[_worker(worker, now) for worker in found])
+    return WorkerList(
+        workers=[WorkerResponse.from_model(worker, alive=worker.alive(now)) for worker in found]
+    )
 
 
 @command("GET", "/v1/machines", KeyScope.ADMIN)
@@ -343,7 +316,7 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
     now = from_micros(office.store.now())
     hosts: dict[str, list[WorkerResponse]] = defaultdict(list)
     for worker in await office.store.read(store_views.list_workers):
-        hosts[worker.host].append(_worker(worker, now))
+        hosts[worker.host].append(WorkerResponse.from_model(worker, alive=worker.alive(now)))
     since = office.store.now() - RECENT
     loads = {
         reading.host: reading.load
@@ -372,17 +345,7 @@ async def list_requests(office: RequestContext, asked: AuditQuery) -> AuditList:
     before = LARGEST_ID if asked.before is None else asked.before
     found = await office.store.read(list_audit_entries, space, before, asked.limit)
     return AuditList(
-        requests=[
-            AuditEntryResponse(
-                id=one.id,
-                at=one.at,
-                caller=one.caller,
-                space=one.space,
-                command=one.command,
-                about=one.about,
-            )
-            for one in found
-        ],
+        requests=[AuditEntryResponse.from_model(entry) for entry in found],
         next=found[-1].id if len(found) == asked.limit else None,
     )
 
@@ -409,9 +372,9 @@ class MachineSampleResponse(ResponseModel):
     agents: int
     panes: int
     spaces: int
-    cpu_percent: float | None
-    memory_bytes: int | None
-    memory_total: int | None
+    cpu_percent: Annotated[float | None, From("load.cpu_percent")]
+    memory_bytes: Annotated[int | None, From("load.memory_bytes")]
+    memory_total: Annotated[int | None, From("load.memory_total")]
 
 
 class MachineSampleList(ResponseModel):
@@ -431,21 +394,21 @@ class HeartbeatsQuery(RequestModel):
 class AttemptHeartbeatResponse(ResponseModel):
     """A running attempt, and what was last heard of it."""
 
-    run: int
-    attempt: int
+    run: Annotated[int, From("heartbeat.sign.run_id")]
+    attempt: Annotated[int, From("heartbeat.sign.epoch")]
     task: str
     space: str
-    executor: str | None
-    state: str
-    alive: bool
+    executor: Annotated[str | None, From(read=lambda name: name or None)]
+    state: Annotated[str, From("heartbeat.sign.state")]
+    alive: Annotated[bool, From("heartbeat.sign.alive")]
     started_at: datetime
-    heard_at: datetime
-    output_at: datetime | None
-    last_line: str | None
-    processes: int | None
-    cpu_seconds: float | None
-    memory_bytes: int | None
-    silence: str | None
+    heard_at: Annotated[datetime, From("heartbeat.at")]
+    output_at: Annotated[datetime | None, From("heartbeat.sign.output_at")]
+    last_line: Annotated[str | None, From("heartbeat.sign.last_line")]
+    processes: Annotated[int | None, From("heartbeat.sign.processes")]
+    cpu_seconds: Annotated[float | None, From("heartbeat.sign.cpu_seconds")]
+    memory_bytes: Annotated[int | None, From("heartbeat.sign.memory_bytes")]
+    silence: Annotated[str | None, From("heartbeat.silence")]
 
 
 class HeartbeatList(ResponseModel):
@@ -464,7 +427,8 @@ async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> M
     found = await office.store.read(list_machine_samples, since, before, asked.host, asked.limit)
     more = len(found) == asked.limit
     return MachineSampleList(
-        readings=[as_given(reading) for reading in found], next=found[-1].at if more else None
+        readings=[MachineSampleResponse.from_model(reading) for reading in found],
+        next=found[-1].at if more else None,
     )
 
 
@@ -474,39 +438,4 @@ async def list_heartbeats(office: RequestContext, asked: HeartbeatsQuery) -> Hea
     name = visible_space(office.caller, asked.space)
     space = None if name is None else (await office.store.read(find_space, name)).id
     found = await office.store.read(list_attempt_heartbeats, space, asked.limit)
-    return HeartbeatList(heartbeats=[_heard(one) for one in found])
-
-
-def as_given(reading: MachineSample) -> MachineSampleResponse:
-    """Return a reading as doors give it."""
-    return MachineSampleResponse(
-        at=reading.at,
-        host=reading.host,
-        home=reading.home,
-        running=reading.running,
-        agents=reading.agents,
-        panes=reading.panes,
-        spaces=reading.spaces,
-        **reading.load._asdict(),
-    )
-
-
-def _heard(heard: AttemptHeartbeat) -> AttemptHeartbeatResponse:
-    sign = heard.heartbeat.sign
-    return AttemptHeartbeatResponse(
-        run=sign.run_id,
-        attempt=sign.epoch,
-        task=heard.task,
-        space=heard.space,
-        executor=heard.executor or None,
-        state=sign.state,
-        alive=sign.alive,
-        started_at=heard.started_at,
-        heard_at=heard.heartbeat.at,
-        output_at=sign.output_at,
-        last_line=sign.last_line,
-        processes=sign.processes,
-        cpu_seconds=sign.cpu_seconds,
-        memory_bytes=sign.memory_bytes,
-        silence=heard.heartbeat.silence,
-    )
+    return HeartbeatList(heartbeats=[AttemptHeartbeatResponse.from_model(one) for one in found])

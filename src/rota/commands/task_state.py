@@ -11,10 +11,10 @@ from pydantic import Field
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import UNSEEN, Json, Limit, TextFormat, Word, resolve_task
-from rota.commands.responses import RequestModel, ResponseModel, TaskSelector
+from rota.commands.responses import From, RequestModel, ResponseModel, TaskSelector
 from rota.flow.define import task_state
 from rota.model.keys import KeyScope
-from rota.model.tasks import SeenItem, StateEntry
+from rota.model.tasks import SeenItem
 from rota.store import tasks as store_tasks
 
 Name = Annotated[
@@ -49,7 +49,7 @@ class StateResponse(ResponseModel):
     """A value that a task keeps."""
 
     key: str
-    value: Json
+    value: Annotated[Json, From(read=json.loads)]
     updated_at: datetime
     updated_by: str
 
@@ -93,11 +93,11 @@ class SeenItemResponse(ResponseModel):
 
     provider: str
     item: str
-    data: Json
-    first_seen_at: datetime
-    last_seen_at: datetime
+    data: Annotated[Json, From(read=json.loads)]
+    first_seen_at: Annotated[datetime, From("first_at")]
+    last_seen_at: Annotated[datetime, From("last_at")]
     count: int
-    new: bool
+    new: Annotated[bool, From("count", lambda count: count == 1)]
 
 
 class SeenItemList(ResponseModel):
@@ -106,29 +106,8 @@ class SeenItemList(ResponseModel):
     items: list[SeenItemResponse]
 
 
-def _value(found: StateEntry) -> StateResponse:
-    return StateResponse(
-        key=found.key,
-        value=json.loads(found.value),
-        updated_at=found.updated_at,
-        updated_by=found.updated_by,
-    )
-
-
-def _item(found: SeenItem) -> SeenItemResponse:
-    return SeenItemResponse(
-        provider=found.provider,
-        item=found.item,
-        data=json.loads(found.data),
-        first_seen_at=found.first_at,
-        last_seen_at=found.last_at,
-        count=found.count,
-        new=found.count == 1,
-    )
-
-
 def _items(found: list[SeenItem]) -> SeenItemList:
-    return SeenItemList(items=[_item(one) for one in found])
+    return SeenItemList(items=[SeenItemResponse.from_model(one) for one in found])
 
 
 @command("GET", "/v1/state/{task}", KeyScope.READ)
@@ -140,14 +119,14 @@ async def list_state(office: RequestContext, asked: StateQuery) -> StateList:
         store, caller, task.name, task.space, after=after, most=asked.limit
     )
     more = found[-1].key if len(found) == asked.limit else None
-    return StateList(values=[_value(one) for one in found], next=more)
+    return StateList(values=[StateResponse.from_model(one) for one in found], next=more)
 
 
 @command("GET", "/v1/state/{task}/{key}", KeyScope.READ)
 async def get_state(office: RequestContext, asked: StateSelector) -> StateResponse:
     """Return a value that a task keeps."""
     task = await resolve_task(office, asked.task, asked.space)
-    return _value(
+    return StateResponse.from_model(
         await task_state.get_state(office.store, office.caller, task.name, asked.key, task.space)
     )
 
@@ -156,11 +135,11 @@ async def get_state(office: RequestContext, asked: StateSelector) -> StateRespon
 async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
     """Keep a value for a task, whatever stood under its key."""
     task = await resolve_task(office, asked.task, asked.space)
-    office.keep(_value, store_tasks.put_state)
+    office.keep(StateResponse.from_model, store_tasks.put_state)
     kept = await task_state.put_state(
         office.store, office.caller, task.name, asked.key, asked.value, task.space
     )
-    return _value(kept)
+    return StateResponse.from_model(kept)
 
 
 @command("DELETE", "/v1/state/{task}/{key}", KeyScope.DEFINE)
@@ -190,4 +169,4 @@ async def get_seen(office: RequestContext, asked: SeenItemSelector) -> SeenItemR
     found = await task_state.get_seen(
         office.store, office.caller, task.name, asked.provider, asked.item, task.space
     )
-    return _item(found)
+    return SeenItemResponse.from_model(found)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from rota.commands.budgets import ForecastResponse, forecast_given
+from rota.commands.budgets import ForecastResponse, forecast_task
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import (
@@ -21,7 +20,9 @@ from rota.commands.fields import (
     TaskName,
     Text,
     ThreadKey,
+    Title,
     Word,
+    Zone,
     resolve_space,
     resolve_task,
 )
@@ -30,32 +31,29 @@ from rota.commands.responses import (
     ResponseModel,
     RunResponse,
     TaskSelector,
-    run_given,
 )
-from rota.commands.runs import QueuedRunResponse, keep_queued, queued_run
-from rota.commands.task_fields import (
+from rota.commands.runs import QueuedRunResponse, keep_queued
+from rota.commands.task_inputs import (
     KIND_OF,
-    PROGRAM,
-    ROOM,
+    SPEC_NAMES,
     CreateTask,
     CreateThreadTask,
+    NewTaskInput,
     ScheduleInput,
     SetTask,
     TaskInput,
-    TaskWorkInput,
-    Title,
     UpdateTask,
-    Zone,
 )
 from rota.commands.task_responses import (
     ActivityResponse,
+    ScheduleResponse,
     SiteResponse,
     TaskResponse,
     TaskSummary,
-    activity_given,
-    site_given,
-    task_given,
-    task_listed,
+    describe_site,
+    summarise_task,
+    task_etag,
+    task_state,
 )
 from rota.errors import Conflict, Invalid, NotPermitted, Stale, Unavailable
 from rota.flow.define import runs, tasks
@@ -71,7 +69,8 @@ from rota.model.programs import LimitEnforcement
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Task, TaskKind
 from rota.model.views import TaskFilter
-from rota.rules.checks import CHECKS, DONE, patterns_in
+from rota.ports.agent import AgentRegistry
+from rota.rules.checks import CHECKS, patterns_in
 from rota.rules.permissions import (
     FIRES_CHECKED,
     MAX_CREATED_SCHEDULES,
@@ -84,7 +83,7 @@ from rota.rules.permissions import (
     origin_of,
     visible_space,
 )
-from rota.rules.task_spec import AGENT_FIELDS, SITE_FIELDS, check_folder, check_script, site_of
+from rota.rules.task_spec import LIMIT_FIELDS, SITE_FIELDS, check_folder, check_script, site_of
 from rota.store import settlement as store_settlement
 from rota.store import tasks as store_tasks
 from rota.store.audit import count_tasks_made_by_attempts
@@ -188,7 +187,7 @@ async def list_tasks(office: RequestContext, asked: TasksQuery) -> TaskList:
     found = await store.read(find_tasks, wanted)
     now = from_micros(store.now())
     more = found[-1][0].id if len(found) == asked.limit else None
-    return TaskList(tasks=[task_listed(task, own, now) for task, own in found], next=more)
+    return TaskList(tasks=[summarise_task(task, own, now) for task, own in found], next=more)
 
 
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
@@ -230,7 +229,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
     if asked.command is not None or asked.shell is not None:
         check_script(spec)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
-    if spec.get("agent") == PROGRAM:
+    if task.kind is TaskKind.AGENT and office.app.plugins.agents.takes_program(spec.get("agent")):
         kinds.discard(TaskKind.SCRIPT)
     if kinds - {task.kind}:
         raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
@@ -251,7 +250,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         title=task.title if asked.title is None else asked.title,
         kind=task.kind,
         route=task.route,
-        spec=resolve_agent(office.agents, task.kind, spec),
+        spec=resolve_agent(office.app.plugins.agents, task.kind, spec),
         policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
         after=after,
         origin=task.origin if task.origin != tasks.CODE else "api",
@@ -260,7 +259,8 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         schedule=asked.schedule_name,
         thread=task.thread,
         stood=stood,
-        channels=office.channels,
+        executors=office.app.plugins.executors,
+        channels=office.app.plugins.channel_names,
     )
     return await _shown(office, task)
 
@@ -333,7 +333,7 @@ async def run_task(office: RequestContext, asked: RunTask) -> QueuedRunResponse:
     done = await runs.run_now(
         office.store, office.caller, task.name, task.space, payload=payload, key=asked.key
     )
-    return queued_run(done)
+    return QueuedRunResponse.from_model(done)
 
 
 @command("POST", "/v1/tasks/{task}/enable", KeyScope.DEFINE)
@@ -363,7 +363,7 @@ async def disable_task(office: RequestContext, asked: DisableTask) -> TaskDetail
 
 
 async def _put(
-    office: RequestContext, asked: TaskInput, name: str | None, *, replace: Task | None = None
+    office: RequestContext, asked: NewTaskInput, name: str | None, *, replace: Task | None = None
 ) -> Task:
     """Make a task, or the one that it replaces what was asked for."""
     if asked.command is not None:
@@ -384,32 +384,39 @@ async def _put(
         office.caller,
         name or await free_name(office, owner.id, asked),
         space=space,
-        title=asked.title,
+        title=asked.title or "",
         kind=kind,
         route=ROUTES[kind],
-        spec=resolve_agent(office.agents, kind, _with_its_agent(asked, replace)),
+        spec=resolve_agent(
+            office.app.plugins.agents,
+            kind,
+            _with_its_agent(asked, replace, office.app.plugins.agents),
+        ),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin=await task_origin(office, owner.id),
         replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
-        channels=office.channels,
+        executors=office.app.plugins.executors,
+        channels=office.app.plugins.channel_names,
         drops=DEFAULT if asked.schedule is None and replace is not None else None,
     )
 
 
-def _with_its_agent(asked: TaskInput, stands: Task | None) -> dict[str, Any]:
+def _with_its_agent(
+    asked: NewTaskInput, stands: Task | None, agents: AgentRegistry
+) -> dict[str, Any]:
     """Return what was asked for; a task that stands keeps its agent, whatever the setting is."""
     told = asked.spec()
-    known = None if stands is None else stands.spec.get("agent")
-    if asked.instructions is not None and known not in {None, PROGRAM}:
+    known: Any = None if stands is None else stands.spec.get("agent")
+    if asked.instructions is not None and known is not None and (not agents.takes_program(known)):
         told.setdefault("agent", known)
     return told
 
 
 def _check_call(office: RequestContext, call: str | None) -> None:
-    if call is not None and not office.local and call not in office.bounds.calls:
+    if call is not None and not office.local and call not in office.app.limits.calls:
         message = (
             f"the callable {call!r} may not be named over the network: add it to the setting "
             "`calls`, or create the task with `rota` on the machine itself"
@@ -419,11 +426,10 @@ def _check_call(office: RequestContext, call: str | None) -> None:
 
 async def _as_seen(office: RequestContext, task: Task) -> int | None:
     """Refuse to change a task that is no longer as the caller has seen it."""
-    if office.stands is None:
+    if office.expected_version is None:
         return None
     own = await office.store.read(list_schedules, [task.id])
-    given = task_given(task, own, from_micros(office.store.now()))
-    if office.stands not in {"*", given.etag()}:
+    if office.expected_version not in {"*", task_etag(task, own)}:
         message = f"the task {task.name!r} has changed meanwhile: look at it again"
         raise Stale(message)
     return to_micros(task.updated_at)
@@ -443,34 +449,42 @@ def _keep_shown(
 
 async def _recorded(office: RequestContext, task: Task) -> TaskDetailResponse:
     """Return a task without what its machine says of it: for that no transaction waits."""
-    return await _shown(dataclasses.replace(office, sites=None), task)
+    return await _shown(office.with_app(sites=None), task)
 
 
 async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
     view = await view_task(office.store, office.caller, task.name, task.space)
-    given = task_given(view.task, view.schedules, view.now)
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
     role = (await office.store.read(find_space, view.task.space)).role
-    return TaskDetailResponse(
-        **dict(given),
-        site=await site_given(view.task, role, office.sites),
-        activity=activity_given(view.activity),
+    return TaskDetailResponse.from_model(
+        view.task,
+        state=task_state(view.task, view.now),
+        schedules=[ScheduleResponse.from_model(schedule) for schedule in view.schedules],
+        site=await describe_site(view.task, role, office.app.plugins.executors, office.app.sites),
+        activity=ActivityResponse.from_model(view.activity),
         counts=view.counts,
-        recent=[run_given(run) for run in view.recent],
+        recent=[RunResponse.from_model(run) for run in view.recent],
         fires=fires[:FIRES],
-        forecast=await forecast_given(office, view.task),
-        warning=warn_unreachable_target(view.task.policy.deliver_to, office.channels),
+        forecast=await forecast_task(office, view.task),
+        warning=warn_unreachable_target(
+            view.task.policy.deliver_to, office.app.plugins.channel_names
+        ),
         lacks=await lacks_of(office, view.task, role),
     )
 
 
-def changed_spec(stood: Mapping[str, Any], asked: TaskWorkInput) -> dict[str, Any]:
+KEPT = frozenset({*KIND_OF, "agent", "model_tier", "shell"})
+"""Fields of the spec that a change replaces and never removes."""
+CHANGEABLE = frozenset(SPEC_NAMES) - KEPT
+
+
+def changed_spec(stood: Mapping[str, Any], asked: TaskInput) -> dict[str, Any]:
     """Return a task's spec with what was asked for, and without what was asked to be nothing.
 
     An executor says its whole site anew.
     """
     anew = SITE_FIELDS if "executor" in asked.model_fields_set else ()
-    dropped = {name for name in (*AGENT_FIELDS, *ROOM, *DONE) if name in asked.model_fields_set}
+    dropped = {name for name in CHANGEABLE if name in asked.model_fields_set}
     kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
     return {**kept, **asked.spec()}
 
@@ -478,9 +492,9 @@ def changed_spec(stood: Mapping[str, Any], asked: TaskWorkInput) -> dict[str, An
 async def check_patterns(office: RequestContext, spec: Mapping[str, Any], space: str) -> None:
     """Refuse checks whose patterns are no regular expressions, or take too long to compile."""
     told = patterns_in(spec)
-    if not told or office.probes is None:
+    if not told or office.app.probes is None:
         return
-    fault = await office.probes.check_patterns(space, [pattern for _, pattern in told])
+    fault = await office.app.probes.check_patterns(space, [pattern for _, pattern in told])
     if fault is not None:
         n, why = fault
         field, pattern = (CHECKS, len(told)) if n is None else told[n]
@@ -491,14 +505,16 @@ async def check_site(
     office: RequestContext,
     kind: TaskKind,
     spec: Mapping[str, Any],
-    asked: TaskWorkInput,
+    asked: TaskInput,
     space: str,
 ) -> None:
     """Refuse a site that the task may not have, or that it names and cannot be had here.
 
     What a task leaves to its space is not tried: it may run on another machine, or later.
     """
-    touched = [name for name in ROOM if name in asked.model_fields_set]
+    touched = [
+        name for name in (*SITE_FIELDS, "folder", *LIMIT_FIELDS) if name in asked.model_fields_set
+    ]
     said = [name for name in touched if getattr(asked, name) is not None]
     if not touched or (kind is TaskKind.PYTHON and not said):
         return
@@ -507,22 +523,22 @@ async def check_site(
     if spec.get("folder") is not None:
         check_folder(spec["folder"])
     role = (await office.store.read(find_space, space)).role
-    site = site_of(spec, role)
-    if office.sites is None:
+    site = site_of(spec, role, office.app.plugins.executors)
+    if office.app.sites is None:
         return
     if any(name in SITE_FIELDS for name in said):
-        await office.sites.admit(site, role)
+        await office.app.sites.admit(site, role)
     chosen = spec.get("executor") and spec.get("cpus")
-    if chosen and (await office.sites.limit_enforcement(site))["cpus"] is LimitEnforcement.NOT:
+    if chosen and (await office.app.sites.limit_enforcement(site))["cpus"] is LimitEnforcement.NOT:
         message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
         raise Unavailable(message)
 
 
 async def lacks_of(office: RequestContext, task: Task, role: SpaceRole) -> Sequence[str]:
     """Return what a task names and the daemon's machine does not have; nobody else knows."""
-    if office.sites is None or office.local:
+    if office.app.sites is None or office.local:
         return []
-    return await office.sites.missing_programs(task, role)
+    return await office.app.sites.missing_programs(task, role)
 
 
 PERSON = "api"
@@ -553,8 +569,9 @@ async def check_maker(
         return
     store = office.store
     if kind is not TaskKind.PYTHON:
-        mine = site_of(own.spec, (await store.read(find_space, own.space)).role)
-        check_reach(mine, site_of(spec, (await store.read(find_space, space)).role))
+        executors = office.app.plugins.executors
+        mine = site_of(own.spec, (await store.read(find_space, own.space)).role, executors)
+        check_reach(mine, site_of(spec, (await store.read(find_space, space)).role, executors))
         check_tools(own.spec, kind, spec)
         check_judging_fields(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
@@ -579,7 +596,9 @@ async def _check_money(
     owner = await office.store.read(find_space, space)
     known = await office.store.read(budgets_for_task, 0 if stands is None else stands.id, owner.id)
     for caps in known.values():
-        check_priced(office.agents, resolve_agent(office.agents, kind, spec), caps)
+        check_priced(
+            office.app.plugins.agents, resolve_agent(office.app.plugins.agents, kind, spec), caps
+        )
 
 
 async def check_runner(office: RequestContext, task: Task, payload: object) -> None:
@@ -606,7 +625,7 @@ MOST_READ = 1_000
 SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "æ": "ae", "ø": "oe"})
 
 
-async def free_name(office: RequestContext, space_id: int, asked: TaskInput) -> str:
+async def free_name(office: RequestContext, space_id: int, asked: NewTaskInput) -> str:
     """Return a name that nobody has, made of what the task is about."""
     said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
     slug = name = slug_of(said)

@@ -26,7 +26,7 @@ from rota.commands.fields import (
     resolve_space,
     resolve_task,
 )
-from rota.commands.responses import RequestModel, ResponseModel
+from rota.commands.responses import From, RequestModel, ResponseModel
 from rota.errors import Invalid
 from rota.flow.define import messages, threads
 from rota.model.keys import KeyScope
@@ -35,9 +35,7 @@ from rota.model.threads import (
     MAX_FILES_BYTES,
     MAX_MESSAGE,
     MessageState,
-    Thread,
     ThreadFilter,
-    ThreadMessage,
 )
 from rota.rules.messages import MAX_NAME
 from rota.rules.permissions import check_main, check_person, visible_space
@@ -86,7 +84,7 @@ class ThreadResponse(ResponseModel):
     """A conversation; `task` answers there, unless it is disabled."""
 
     id: int
-    thread: str
+    thread: Annotated[str, From("key")]
     space: str
     title: str
     task: str | None
@@ -112,22 +110,6 @@ class CancelledThreadResponse(ResponseModel):
     stopping: int
 
 
-def thread_given(found: Thread) -> ThreadResponse:
-    """Return a thread as it goes over a wire."""
-    return ThreadResponse(
-        id=found.id,
-        thread=found.key,
-        space=found.space,
-        title=found.title,
-        task=found.task,
-        trigger=found.trigger,
-        facts=found.facts,
-        created_at=found.created_at,
-        said_at=found.said_at,
-        pending=found.pending,
-    )
-
-
 @command("GET", "/v1/threads", KeyScope.READ)
 async def list_threads(office: RequestContext, asked: ThreadsQuery) -> ThreadList:
     """List conversations, newest first."""
@@ -136,14 +118,16 @@ async def list_threads(office: RequestContext, asked: ThreadsQuery) -> ThreadLis
     wanted = ThreadFilter(space_id=owner, before=asked.before, limit=asked.limit)
     found = await office.store.read(store_threads.list_threads, wanted)
     more = found[-1].id if len(found) == asked.limit else None
-    return ThreadList(threads=[thread_given(one) for one in found], next=more)
+    return ThreadList(threads=[ThreadResponse.from_model(one) for one in found], next=more)
 
 
 @command("GET", "/v1/threads/{thread_key}", KeyScope.READ)
 async def show_thread(office: RequestContext, asked: ThreadSelector) -> ThreadResponse:
     """Return a conversation: what it is called, and who answers there."""
     store, caller = office.store, office.caller
-    return thread_given(await threads.find_thread(store, caller, asked.thread_key, asked.space))
+    return ThreadResponse.from_model(
+        await threads.find_thread(store, caller, asked.thread_key, asked.space)
+    )
 
 
 @command("PUT", "/v1/threads/{thread_key}", KeyScope.DEFINE)
@@ -161,8 +145,8 @@ async def register_thread(office: RequestContext, asked: RegisterThread) -> Thre
     if asked.task is not None:
         task = await resolve_task(office, asked.task, space) if asked.task else None
         changes["task_id"] = None if task is None else threads.answering(task).id
-    office.keep(thread_given, put_thread)
-    return thread_given(await threads.register(store, caller, key, space, changes))
+    office.keep(ThreadResponse.from_model, put_thread)
+    return ThreadResponse.from_model(await threads.register(store, caller, key, space, changes))
 
 
 @command("POST", "/v1/threads/{thread_key}/cancel", KeyScope.RUN)
@@ -170,7 +154,7 @@ async def cancel_thread(office: RequestContext, asked: ThreadSelector) -> Cancel
     """End what is queued, going on or waiting for an answer in a conversation."""
     store, caller = office.store, office.caller
     found = await threads.find_thread(store, caller, asked.thread_key, asked.space)
-    ended, stopping = await threads.cancel_thread(store, caller, found, office.chance)
+    ended, stopping = await threads.cancel_thread(store, caller, found, office.app.chance)
     return CancelledThreadResponse(thread=found.key, cancelled=ended, stopping=stopping)
 
 
@@ -230,7 +214,7 @@ class MessageFileResponse(ResponseModel):
     """What is known of a file of a message."""
 
     name: str
-    type: str
+    type: Annotated[str, From("mimetype")]
     size: int
     sha256: str
 
@@ -241,11 +225,11 @@ class MessageResponse(ResponseModel):
     id: int
     thread: str
     sender: str
-    text: str
+    text: Annotated[str, From("body")]
     at: datetime
     state: MessageState
     reader: int | None
-    run: int | None
+    run: Annotated[int | None, From("run_id")]
     read_at: datetime | None
     files: list[MessageFileResponse]
 
@@ -257,38 +241,17 @@ class MessageList(ResponseModel):
     next: int | None
 
 
-def message_given(found: ThreadMessage) -> MessageResponse:
-    """Return a message as it goes over a wire."""
-    return MessageResponse(
-        id=found.id,
-        thread=found.thread,
-        sender=found.sender,
-        text=found.body,
-        at=found.at,
-        state=found.state,
-        reader=found.reader,
-        run=found.run_id,
-        read_at=found.read_at,
-        files=[
-            MessageFileResponse(
-                name=file.name, type=file.mimetype, size=file.size, sha256=file.sha256
-            )
-            for file in found.files
-        ],
-    )
-
-
 @command("POST", "/v1/threads/{thread_key}/messages", KeyScope.RUN, status=201)
 async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
     """Say something in a thread: to the run that goes on there if it listens, else to the next."""
     if asked.sender is not None:
         check_main(office.caller)
         check_person(office.caller)
-    office.keep(message_given, add_message)
+    office.keep(MessageResponse.from_model, add_message)
     said = await messages.say(
         office.store,
         office.caller,
-        office.agents,
+        office.app.plugins.agents,
         asked.thread_key,
         asked.text,
         space=resolve_space(office, asked.space),
@@ -297,7 +260,7 @@ async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
         follow_up=asked.delivery_mode == "followUp",
         files=await asyncio.to_thread(_sent, asked.files) if asked.files else (),
     )
-    return message_given(said)
+    return MessageResponse.from_model(said)
 
 
 def _sent(files: list[MessageFileInput]) -> list[messages.NewAttachment]:
@@ -330,4 +293,4 @@ async def list_messages(office: RequestContext, asked: MessagesQuery) -> Message
         store_threads.list_messages, asked.thread_key, space, before, asked.limit
     )
     more = found[-1].id if len(found) == asked.limit else None
-    return MessageList(messages=[message_given(one) for one in found], next=more)
+    return MessageList(messages=[MessageResponse.from_model(one) for one in found], next=more)

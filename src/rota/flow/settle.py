@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rota.errors import RotaError
 from rota.model.attempt_requests import TALKING
 from rota.model.attempts import DONE, Assignment, AttemptReport, Lost, WaitingForAnswer
 from rota.model.ids import RunId
@@ -13,9 +12,7 @@ from rota.model.runs import Lease, OpenRun, RunState
 from rota.model.settlement import PLAIN_SUCCESS, Settlement
 from rota.model.tasks import OnLost, Policy, Task, TaskKind
 from rota.ports.clock import Random
-from rota.rules.checks import can_reach_outside
 from rota.rules.settlement import SettlementContext, settle
-from rota.rules.task_spec import site_of
 from rota.store import settlement as store_settlement
 from rota.store.attempt_requests import (
     attempts_waiting_for_answer,
@@ -23,7 +20,7 @@ from rota.store.attempt_requests import (
     runs_with_outside_actions,
 )
 from rota.store.store import Store
-from rota.store.tasks import find_space, get_tasks
+from rota.store.tasks import get_tasks
 from rota.store.views import list_successors
 
 
@@ -94,10 +91,10 @@ def _plain_success(lease: Lease) -> Settlement:
 async def _outward(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
     """Return the lost runs that may have had an effect outside.
 
-    A program that never started has had none. An agent with an open network may have had any. For
-    all others it is known: messages and effects through Rota, approved actions, and writes through
-    the gateway. The home of the attempt knows whether it wrote; if the home is gone, it counts as
-    if it had.
+    A program that never started has had none. An agent with an open network may have had any, which
+    is on record with its attempt. For all others it is known: messages and effects through Rota,
+    approved actions, and writes through the gateway. The home of the attempt knows whether it
+    wrote; if the home is gone, it counts as if it had.
     """
     undecided = [one for one in lost if one[1].policy.on_lost is OnLost.AUTO]
     programs = [run_id for run_id, task, _ in undecided if task.kind is not TaskKind.PYTHON]
@@ -108,10 +105,8 @@ async def _outward(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[
         return set()
     return await store.read(runs_with_outside_actions, [run_id for run_id, _, _ in rest]) | {
         run_id
-        for run_id, task, outcome in rest
-        if outcome.wrote
-        or (outcome.wrote is None and begun.get(RunId(run_id)))
-        or await _is_open_agent(store, task)
+        for run_id, _, outcome in rest
+        if outcome.wrote or (outcome.wrote is None and begun.get(RunId(run_id)))
     }
 
 
@@ -123,16 +118,6 @@ async def _unbegun(store: Store, lost: Sequence[tuple[int, Task, Lost]]) -> set[
         if programs
         else set()
     )
-
-
-async def _is_open_agent(store: Store, task: Task) -> bool:
-    if task.kind is not TaskKind.AGENT:
-        return False
-    role = (await store.read(find_space, task.space)).role
-    try:
-        return can_reach_outside(site_of(task.spec, role))
-    except RotaError:  # a site that no executor provides any more
-        return True
 
 
 async def settle_runs(

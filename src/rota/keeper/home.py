@@ -79,9 +79,7 @@ from rota.ports.executor import (
 )
 from rota.rules.checks import GATE
 from rota.rules.effects import write_scope
-from rota.rules.task_spec import has_own_loopback
 
-CONTAINER = "container"
 PRIVATE = 0o700
 MAX_PLACES = 1024
 """Size of the cache of attempt paths, which are needed again and again."""
@@ -226,8 +224,8 @@ class LocalKeeperHome:
                     "ROTA_RESOURCES": task_files,
                 },
                 isolated=site.isolated,
-                in_image=site.executor == CONTAINER,
-                python="python3" if site.executor == CONTAINER else self._python,
+                in_image=site.image is not None,
+                python=self._python if site.image is None else "python3",
                 artifacts=str(shelf),
                 resources=task_files,
                 result=str(shelf / result_name(lease.epoch)) if has_result else None,
@@ -481,11 +479,7 @@ class EgressRouter:
         if assignment.task.kind is not TaskKind.AGENT and not asked:
             return offered, {}
         ids = (assignment.lease.run_id, assignment.lease.epoch)
-        name, own_loopback, space = (
-            egress_name(*ids),
-            has_own_loopback(site),
-            assignment.task.space,
-        )
+        name, own_loopback, space = egress_name(*ids), site.own_loopback, assignment.task.space
         scope = write_scope(assignment.lease)
         variables = self._gateway.environment(
             name, ids, space, offered, scope, own_loopback=own_loopback
@@ -505,7 +499,7 @@ class EgressRouter:
         self, kept: KeptAttempt, room: AgentWorkspace, site: Site
     ) -> EgressSocket | None:
         """Return the egress socket to pass to a program, if its task has one."""
-        asked, own_loopback = site.network is NetworkAccess.OUTLET, has_own_loopback(site)
+        asked, own_loopback = site.network is NetworkAccess.OUTLET, site.own_loopback
         if self._gateway is not None and TOKEN in room.ids:
             ids = (kept.run_id, kept.epoch)
             ended = self._exit_file(kept)

@@ -67,10 +67,19 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a program runs; if `isolated`, it runs only where isolation is available."""
+    """Where a program runs; if `isolated`, it runs only where isolation is available.
+
+    With `own_network` it has its own loopback even if its network is open.
+    """
 
     executor: str
     isolated: bool = False
     image: str | None = None
     mounts: tuple[SharedFolder, ...] = ()
     network: NetworkAccess = NetworkAccess.NONE
+    own_network: bool = False
+
+    @property
+    def own_loopback(self) -> bool:
+        """Whether 127.0.0.1 is not the host's: only a socket leads out of there."""
+        return self.isolated and (self.own_network or self.network is not NetworkAccess.OPEN)

@@ -8,6 +8,12 @@ from enum import StrEnum
 
 from rota.model.ids import SpaceId, TaskId
 
+MAX_ATTEMPTS = 1_000
+MAX_CATCH_UP = 1_000
+MAX_FAILURES = 1_000
+MAX_PRIORITY = 1_000_000
+MAX_TITLE = 200
+
 
 class TaskKind(StrEnum):
     """What a task runs."""

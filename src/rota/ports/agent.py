@@ -6,15 +6,18 @@ with every executor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from rota.errors import Invalid
 from rota.model.agents import AgentEvent, AgentResult, AgentSpec, AgentUsage, ProcessExit
 from rota.model.budgets import NO_PRICES, Prices
+from rota.model.executors import not_installed
 from rota.model.programs import Program
+from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
+from rota.ports.plugins import Plugin
 
 AGENT_API_SERVER = "rota"
 """Name of Rota's own MCP server in the configuration of agents."""
@@ -34,6 +37,9 @@ class AgentCapabilities:
     resume: bool = False
     mcp: bool = False
     program: bool = False
+    """Whether it runs a program that its task names."""
+    requires: tuple[str, ...] = ()
+    """The programs that it runs by itself, which must be on the PATH."""
     money: bool = True
     """Whether it may report its cost."""
     envelope: bool = False
@@ -198,6 +204,44 @@ class Agent(Protocol):
         """Return a reader for one attempt."""
 
 
+ModelTier: TypeAlias = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What `[agents.NAME]` may say of any agent that has models."""
+
+    tiers: Mapping[ModelTier, str] = field(
+        default_factory=dict,
+        hash=False,
+        metadata={
+            "about": "in the file: the models that `model_tier` means (`low`, `medium`, `high`)"
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlugin(Plugin):
+    """What an entry point of the group `rota.agents` names.
+
+    Tasks name agents of the kind AGENT; an agent of another kind does all the work of that kind.
+    Tasks that name none have the `default` one, unless the settings name another.
+    """
+
+    make: Callable[[Any], Agent]
+    kind: TaskKind = TaskKind.AGENT
+    default: bool = False
+
+    def conflict(self, others: Iterable[Self]) -> str | None:
+        """Return the conflict: another agent has its role."""
+        for other in others:
+            if self.default and other.default:
+                return "another agent is the default"
+            if self.kind is other.kind and self.kind is not TaskKind.AGENT:
+                return f"another agent does all the work of the kind {self.kind}"
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRegistry:
     """The available agents, and the default for tasks that name none."""
@@ -205,24 +249,31 @@ class AgentRegistry:
     known: Mapping[str, Agent]
     default: str = ""
     prices: Prices = field(default_factory=lambda: NO_PRICES)
-    tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Models of each agent by tier: `low`, `medium` and `high`."""
+    tiers: Mapping[str, Mapping[ModelTier, str]] = field(default_factory=dict)
+    """Models of each agent, by tier."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Agents that could not be loaded, with the reason."""
 
     def get(self, name: str | None) -> Agent:
         """Return an agent by name; raise Invalid if there is none."""
         chosen = name or self.default
         agent = self.known.get(chosen)
         if agent is None:
-            advice = (
-                f"choose one of {', '.join(sorted(self.known)) or 'none: no agent is installed'}"
-            )
-            raise Invalid("agent", chosen, advice)
+            raise Invalid("agent", chosen, not_installed(chosen, self.known, self.failed))
         return agent
 
-    def model_of(self, agent: str, tier: str) -> str:
+    def takes_program(self, name: str | None) -> bool:
+        """Whether an agent runs a program that its task names."""
+        agent = self.known.get(name or self.default)
+        return agent is not None and agent.capabilities.program
+
+    def model_of(self, agent: str, tier: ModelTier) -> str:
         """Return the model of an agent's tier; raise Invalid if the settings name none."""
         model = self.tiers.get(agent, {}).get(tier)
         if model is None:
-            advice = f"the settings name no model for it: set one under [tiers.{agent}]"
+            advice = f"the settings name no model for it: set one under [agents.{agent}.tiers]"
             raise Invalid("model_tier", tier, advice)
         return model
+
+
+NO_AGENTS = AgentRegistry({})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rota.model.notifications import Delivery
+from rota.ports.plugins import Plugin
 
 
 class ChannelRefused(Exception):
@@ -26,3 +29,10 @@ class Channel(Protocol):
 
     async def send(self, delivery: Delivery) -> None:
         """Send one message, with its dedupe key if the other side supports that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelPlugin(Plugin):
+    """A channel as an entry point of the group `rota.channels` provides it."""
+
+    make: Callable[[Any], Channel]

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
 
 from rota.errors import Invalid, Unavailable
+from rota.model.executors import ExecutorCapabilities
 from rota.model.programs import (
     LimitEnforcement,
     NetworkAccess,
     Program,
     ResourceLimits,
     SharedFolder,
+    Site,
 )
 from rota.model.spaces import SpaceRole
+from rota.ports.plugins import Plugin
 from rota.rules.effects import WriteScope
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,13 +52,15 @@ GUARDED = (
 class MissingRequirement:
     """Something an executor needs and does not find, with a remedy.
 
-    Without a requirement that is not `needed`, it still runs programs, with fewer guarantees.
+    Without a requirement that is not `needed`, it still runs programs, with fewer guarantees. A
+    requirement for `isolation` is only needed by isolated programs.
     """
 
     what: str
     where: str
     remedy: str
     needed: bool = True
+    isolation: bool = False
 
     def __str__(self) -> str:
         return f"{self.what} ({self.where}): {self.remedy}"
@@ -134,6 +140,9 @@ class Executor(Protocol):
     def check(self) -> list[MissingRequirement]:
         """Test the executor's requirements, and return what is missing."""
 
+    def admit(self, site: Site, role: SpaceRole) -> None:
+        """Raise Invalid or NotPermitted unless a task may have its image and its mounts."""
+
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:
         """Return how limits on memory, processes and CPUs are enforced."""
 
@@ -152,11 +161,62 @@ class TerminalExecutor(Protocol):
         """Return the terminal content of an attempt, by its state folder; empty once it is gone."""
 
 
-def refuse(executor: str, missing: Sequence[MissingRequirement]) -> None:
+def refuse(executor: str, missing: Sequence[MissingRequirement], *, isolated: bool = False) -> None:
     """Raise Unavailable with all missing requirements that are needed, if there are any."""
-    needed = [str(each) for each in missing if each.needed]
+    needed = [str(each) for each in missing if each.needed or (isolated and each.isolation)]
     if needed:
         raise Unavailable(f"{executor} is not available on this machine: {'; '.join(needed)}")
+
+
+class Terminal(Protocol):
+    """The terminal of one attempt, on the machine of its keeper."""
+
+    @property
+    def there(self) -> bool:
+        """Whether it exists; raise NotPermitted if it belongs to another user."""
+
+    def lives(self) -> bool:
+        """Whether its program is running."""
+
+    def attach_argv(self, *, typing: bool = False) -> list[str]:
+        """Return the command that shows it in a terminal; keys reach it only when `typing`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorHost:
+    """What an executor is created with.
+
+    `mounts` is the operator's list of folders that tasks may mount, if the settings name one.
+    `environment` is that of the daemon, without the variables of Rota. `default` returns the
+    executor of tasks in spaces of a role that name none, for executors that run others.
+    """
+
+    home: Path
+    mounts: Path | None
+    environment: Mapping[str, str]
+    default: Callable[[SpaceRole], Executor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorPlugin(Plugin):
+    """An executor as an entry point of the group `rota.executors` provides it.
+
+    If its capabilities include a terminal, `terminal` returns it for the state folder of an
+    attempt.
+    """
+
+    make: Callable[[Any, ExecutorHost], Executor]
+    capabilities: ExecutorCapabilities
+    terminal: Callable[[str], Terminal] | None = None
+
+    def conflict(self, others: Iterable[Self]) -> str | None:
+        """Return a conflict with other plug-ins: no terminal, or a default that is taken."""
+        if self.capabilities.terminal and self.terminal is None:
+            return "its capabilities include a terminal, and it has none"
+        mine = self.capabilities.default_for
+        if any(mine & other.capabilities.default_for for other in others):
+            return "another executor is the default of the same spaces"
+        return None
 
 
 class ProcessTreeMode(StrEnum):

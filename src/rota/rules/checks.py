@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from rota.errors import Invalid, shown
 from rota.model.checks import Check, CheckKind, CheckResult
+from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.ids import RunId
 from rota.model.programs import NetworkAccess, Site
 from rota.model.runs import MAX_PAYLOAD_BYTES, RunBatch, RunSource
@@ -400,13 +401,18 @@ DONE = (CHECKS, GATE, NEXT_CHECK)
 NO_NETWORK = "its programs have no open network, so its checks have none: leave it out"
 
 
-def check_done(spec: Mapping[str, Any], kind: TaskKind, role: SpaceRole = SpaceRole.MAIN) -> None:
+def check_done(
+    spec: Mapping[str, Any],
+    kind: TaskKind,
+    role: SpaceRole = SpaceRole.MAIN,
+    executors: ExecutorRegistry = NO_EXECUTORS,
+) -> None:
     """Raise Invalid for the first error in the checks, gate and next check of a spec."""
     check_checks(spec, kind)
     check_gate(spec, kind)
     check_next(spec, kind)
     asks = any(check.kind is CheckKind.URL for check in checks_in(spec))
-    if asks and not can_reach_outside(site_of(spec, role)):
+    if asks and not can_reach_outside(site_of(spec, role, executors)):
         raise Invalid(CHECKS, CheckKind.URL.value, NO_NETWORK)
 
 

@@ -222,7 +222,7 @@ def check_reach(own: Site, site: Site) -> None:
     if not own.isolated:
         return
     if not site.isolated:
-        message = "an isolated run cannot create or change tasks that are not: choose sandbox"
+        message = "an isolated run cannot create tasks that are not: choose another executor"
         raise NotPermitted(message)
     if _WIDTH[site.network] > _WIDTH[own.network]:
         message = f"a run with network {own.network} cannot create a task with {site.network}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.errors import Invalid, NotPermitted
 from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.executors import ExecutorRegistry, Isolation
 from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
@@ -71,10 +73,6 @@ def is_session_id(name: str) -> bool:
     return SESSION_ID.fullmatch(name) is not None
 
 
-PROCESS, SANDBOX, CONTAINER, TMUX = "process", "sandbox", "container", "tmux"
-EXECUTORS = (PROCESS, SANDBOX, CONTAINER, TMUX)
-ISOLATING = (SANDBOX, CONTAINER)
-DEFAULT_EXECUTORS = {SpaceRole.MAIN: PROCESS, SpaceRole.MEMBER: SANDBOX}
 SITE_FIELDS = ("executor", "image", "isolate", "mounts", "network")
 """Fields of a spec for the site; setting `executor` replaces all of them."""
 LIMIT_FIELDS = ("memory_mib", "processes", "cpus")
@@ -93,21 +91,21 @@ MIN_CPUS, MAX_CPUS = 0.01, 1024.0
 MODES = {"": False, "ro": False, "rw": True}
 
 
-def site_of(spec: Mapping[str, Any], role: SpaceRole) -> Site:
+def site_of(spec: Mapping[str, Any], role: SpaceRole, executors: ExecutorRegistry) -> Site:
     """Return the site of a task in a space of that role; members are always isolated."""
     _check_types(spec)
-    executor = str(spec.get("executor") or DEFAULT_EXECUTORS[role])
-    if executor not in EXECUTORS:
-        raise Invalid("executor", executor, f"there are {', '.join(EXECUTORS)}")
+    executor = str(spec.get("executor") or executors.default(role))
+    offered = executors.named(executor)
     image, mounts, network = spec.get("image"), spec.get("mounts"), spec.get("network")
-    isolated = _isolated(executor, spec.get("isolate"), role)
-    if executor == CONTAINER and image is None:
-        raise Invalid("image", "", "a container needs an image by digest, repository@sha256:…")
-    if executor != CONTAINER and image is not None:
-        raise Invalid("image", image, f"only {CONTAINER} takes an image, not {executor}")
+    isolated = _isolated(executor, executors, spec.get("isolate"), role)
+    if offered.image and image is None:
+        advice = f"{executor} needs an image by digest, repository@sha256:…"
+        raise Invalid("image", "", advice)
+    if not offered.image and image is not None:
+        raise Invalid("image", image, f"the executor {executor} takes no image: omit it")
     for field, value in (("mounts", ", ".join(mounts or ())), ("network", network)):
         if value and not isolated:
-            advice = "needs isolation: choose sandbox or container, or tmux with isolate"
+            advice = f"needs isolation: choose {executors.isolating()}, with isolate if optional"
             raise Invalid(field, value, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
         raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
@@ -117,15 +115,20 @@ def site_of(spec: Mapping[str, Any], role: SpaceRole) -> Site:
         image=image,
         mounts=_read_mounts(mounts or ()),
         network=NetworkAccess(network or NetworkAccess.NONE),
+        own_network=offered.own_network,
     )
 
 
-def has_own_loopback(site: Site) -> bool:
-    """Whether a site has its own loopback, so that only sockets lead to the host.
+def site_in(site: Site, executor: str, executors: ExecutorRegistry) -> Site:
+    """Return a site in the executor of a running attempt, whatever its task says now.
 
-    Containers have a network of their own even if it is open.
+    Its executor may no longer be installed: an operation that needs it fails and names it.
     """
-    return site.isolated and (site.executor == CONTAINER or site.network is not NetworkAccess.OPEN)
+    offered = executors.known.get(executor)
+    if site.executor == executor or offered is None:
+        return replace(site, executor=executor)
+    image = site.image if offered.image else None
+    return replace(site, executor=executor, image=image, own_network=offered.own_network)
 
 
 def _check_types(spec: Mapping[str, Any]) -> None:
@@ -141,17 +144,21 @@ def _check_types(spec: Mapping[str, Any]) -> None:
         raise Invalid("network", spec["network"], f"there are {', '.join(NetworkAccess)}")
 
 
-def _isolated(executor: str, requested: bool | None, role: SpaceRole) -> bool:
-    if executor == PROCESS:
+def _isolated(
+    executor: str, executors: ExecutorRegistry, requested: bool | None, role: SpaceRole
+) -> bool:
+    offered = executors.named(executor).isolation
+    if offered is Isolation.NEVER:
         if role is not SpaceRole.MAIN:
             raise NotPermitted(
-                f"programs of member spaces must be isolated: choose {SANDBOX}, {CONTAINER} or "
-                f"{TMUX} instead of {PROCESS}"
+                f"programs of member spaces must be isolated: choose {executors.isolating()} "
+                f"instead of {executor}"
             )
         if requested:
-            raise Invalid("isolate", requested, f"{PROCESS} has no isolation: choose {SANDBOX}")
+            advice = f"{executor} does not isolate programs: choose {executors.isolating()}"
+            raise Invalid("isolate", requested, advice)
         return False
-    isolated = executor in ISOLATING or role is not SpaceRole.MAIN
+    isolated = offered is Isolation.ALWAYS or role is not SpaceRole.MAIN
     if isolated and requested is False:
         raise Invalid("isolate", requested, "its programs are always isolated: omit it")
     return isolated or bool(requested)

@@ -68,13 +68,13 @@ def cron(expression: str, **options: Unpack[RuleOptions]) -> Rule:
 def every(interval: str | timedelta, *, anchor: datetime, **options: Unpack[RuleOptions]) -> Rule:
     """Return the rule for the exact instants anchor + interval, anchor + 2 * interval, ..."""
     if isinstance(interval, str):
-        interval = parse_duration(interval, field="interval")
-    length = check_duration(interval, field="interval")
+        interval = parse_duration(interval, field="every")
+    length = check_duration(interval, field="every")
     if length < MIN_INTERVAL:
-        raise Invalid("interval", str(length), "use at least 1 ms")
+        raise Invalid("every", str(length), "use at least 1 ms")
     begun = as_utc(anchor, "anchor")
     rule = build(RuleKind.INTERVAL, iso_duration(length), anchor=begun, **options)
-    return _able_to_fire(rule, "interval")
+    return _able_to_fire(rule, "every")
 
 
 def rrule(text: str, *, created_at: datetime, **options: Unpack[RuleOptions]) -> Rule:

@@ -10,7 +10,7 @@ from rota.app.composition import make_sql_console, sql_role_ddl
 from rota.app.settings import Settings
 from rota.cli.reference import sql_page
 from rota.commands.catalogue import execute, find_command, read_request
-from rota.commands.context import RequestContext
+from rota.commands.context import AppContext, RequestContext
 from rota.commands.errors import error_code, fault_record
 from rota.errors import Invalid, NotPermitted, SqlRefused, SqlTimeout, Unavailable
 from rota.model.keys import KeyScope
@@ -23,9 +23,8 @@ ASK, _ = find_command("POST", "/v1/sql")
 
 
 async def ask(room, body, caller):
-    office = RequestContext(
-        store=room.store, caller=caller, chance=FixedChance(), inquirer=room.inquirer
-    )
+    app = AppContext(store=room.store, chance=FixedChance(), sql_console=room.inquirer)
+    office = RequestContext(app=app, caller=caller)
     answer = await execute(ASK, office, read_request(ASK.takes, body))
     return json.loads(answer.text)
 
@@ -122,10 +121,11 @@ async def test_a_process_that_was_killed_is_replaced(sqlite_room):
 async def test_where_it_cannot_be_asked_one_sentence_says_so(tmp_path, memory):
     for store, word in (("memory:", "in memory"), ("postgresql://x/y", "rota sql role")):
         inquirer = make_sql_console(Settings(home=tmp_path, store=store))
-        office = RequestContext(store=memory, caller=LOCAL, chance=FixedChance(), inquirer=inquirer)
+        app = AppContext(store=memory, chance=FixedChance(), sql_console=inquirer)
+        office = RequestContext(app=app, caller=LOCAL)
         with pytest.raises(SqlRefused, match=word):
             await execute(ASK, office, read_request(ASK.takes, {"sql": "select 1"}))
-    office = RequestContext(store=memory, caller=LOCAL, chance=FixedChance())
+    office = RequestContext(app=AppContext(store=memory, chance=FixedChance()), caller=LOCAL)
     with pytest.raises(Unavailable, match="rota up"):
         await execute(ASK, office, read_request(ASK.takes, {"sql": "select 1"}))
 

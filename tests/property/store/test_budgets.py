@@ -14,8 +14,8 @@ from rota.store.attempts import record_launch, record_output
 from rota.store.budgets import reserve_budget, set_budget, usage_on_day
 from rota.store.sqlite.database import MemoryDatabase
 from rota.testing.fakes import VirtualClock
-from tests.contract.store.keeping import kept_for
-from tests.contract.store.spending import DAY, spender_of
+from tests.contract.store.test_attempts import kept_for
+from tests.contract.store.test_budgets import DAY, spender_of
 from tests.tools.store_bench import Bench
 
 CAP = 100

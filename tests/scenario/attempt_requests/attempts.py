@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from rota.app.plugins import load_agents
 from rota.commands.catalogue import every_command, execute, read_request
-from rota.commands.context import RequestContext
+from rota.commands.context import AppContext, RequestContext
 from rota.flow.settle import settle_attempts
 from rota.model.attempts import Assignment, AttemptReport, Succeeded
 from rota.model.audit import AttemptIdentity
@@ -17,6 +16,7 @@ from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.rules.permissions import LOCAL, Caller
 from rota.store.tasks import put_task
 from rota.testing.fakes import FixedChance
+from tests.tools.plugins import plugins
 from tests.tools.store_bench import Bench
 
 COMMANDS = {command.name: command for command in every_command()}
@@ -71,10 +71,11 @@ class Talkers:
         return await self.ask(name, caller, fields)
 
     async def ask(self, name, caller, fields, key=None):
-        office = RequestContext(
-            store=self.store, caller=caller, chance=FixedChance(), agents=load_agents("command"),
-            artifacts=self.artifacts, inquirer=self.inquirer, channels=self.channels,
+        app = AppContext(
+            store=self.store, chance=FixedChance(), plugins=plugins("command", self.channels),
+            artifacts=self.artifacts, sql_console=self.inquirer,
         )  # fmt: skip
+        office = RequestContext(app=app, caller=caller)
         command = COMMANDS[name]
         answer = await execute(command, office, read_request(command.takes, fields), key=key)
         return json.loads(answer.text)

@@ -63,7 +63,7 @@ async def test_a_mail_without_a_body_is_ignored_with_a_reply(small):
 async def test_what_is_left_of_a_mail_where_there_is_none_is_dropped_with_a_warning(small):
     agent = await small.begin(await small.task(deliver_to="log:"))
     put = await agent("defer_message", text="Hi", subject="Hello", format="html")
-    assert "log takes no mail" in put["warning"]
+    assert "log does not support mail" in put["warning"]
     assert (await agent("defer_message", text="Bare"))["warning"] is None
     assert await agent.end()
     assert all(d.mail is None for d in await small.store.read(list_deliveries, None, 10))

@@ -11,12 +11,12 @@ import pytest
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
 from rota.flow.attempt.prompt import ASKED
 from rota.flow.maintain import NO_ANSWER, expire
-from rota.model.attempts import Cancelled, Succeeded
+from rota.model.attempts import Cancelled, Succeeded, WaitingForAnswer
 from rota.rules.approvals import decision
 from rota.rules.permissions import OWNER
 from rota.store.sqlite.database import SqliteDatabase
 from rota.store.views import list_questions
-from tests.contract.store.talking import AGAIN
+from tests.contract.store.test_attempt_requests import AGAIN
 from tests.scenario.attempt_requests.attempts import ANN, Talkers
 from tests.tools.store_bench import Bench, failed
 
@@ -197,3 +197,18 @@ async def test_a_request_that_comes_again_is_answered_as_before(small):
     assert await agent.end()
     assert len(await small.store.read(list_questions, [agent.run_id])) == 1
     assert json.loads(json.dumps(first)) == first
+
+
+async def test_words_that_sound_like_a_question_park_no_run(small):
+    """IST-W18: Phrases were searched for in the answer: false hits blocked runs, and a rerun began anew."""
+    agent = await small.begin()
+    assert await agent.end(Succeeded(result='"Please confirm. Reply yes or no."'))
+    assert (await small.person("show_run", run=agent.run_id))["state"] == "succeeded"
+    agent = await small.begin(agent.assignment.task)
+    assert await agent.end(WaitingForAnswer(question="Shall I?", default="no"))
+    (waiting,) = (await small.person("list_waiting"))["waiting"]
+    asked = waiting["question"]
+    assert (asked["attempt"], asked["default"]) == (1, "no")
+    await small.person("answer_run", run=agent.run_id, question=asked["id"], answer="yes")
+    again = await small.next()
+    assert (again.lease.cause, again.assignment.answers) == ("resume", ("yes",))

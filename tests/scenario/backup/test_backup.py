@@ -122,7 +122,7 @@ async def test_after_a_restore_nothing_since_the_backup_is_done_again(
     span = WhySpan(start=clock.now() - timedelta(minutes=5), end=clock.now())
     story = explain(await load_facts(store, task, span), zone("UTC")).stories[0]
     assert story.verdict == "unknown"
-    assert "not caught up: nobody knows what ran between a backup and its" in story.sentence
+    assert "not caught up: it is unknown what ran between a backup and its" in story.sentence
 
 
 async def test_slots_after_the_restore_run_again(place, opened_at, clock, tmp_path):

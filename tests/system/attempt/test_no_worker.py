@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 STOPPED = "The daemon is stopped: run `rota start`."
-NOBODY = "Nobody works on it: start `rota up`."
+NOBODY = "No worker is running: start `rota up`."
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from rota.runtime.worker import AttemptStop
 from rota.store.tasks import put_task
 from rota.store.views import list_attempts
 from tests.system.attempt.family import NAMES, WORDS, together
+from tests.tools.plugins import EXECUTORS
 
 SHORT = timedelta(milliseconds=600)
 
@@ -49,7 +50,7 @@ class Machine:
         yard = LocalKeeperHome(self.home, "here", {"process": executor})
         self.kept = AttemptRunner(
             desk.store, yard, {"script": ScriptAgent()}, lambda: self.crew.worker.id, chance,
-            usual_agent="command", offered={"PATH": os.environ["PATH"]},
+            executors=EXECUTORS, usual_agent="command", offered={"PATH": os.environ["PATH"]},
         )  # fmt: skip
         settings = SupervisorSettings(
             worker_id="me", home="h", host="here", pid=os.getpid(), slots=4

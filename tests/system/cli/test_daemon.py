@@ -130,7 +130,7 @@ def test_a_killed_daemon_is_known_to_be_gone_at_once(house):
     assert [warning["code"] for warning in status["warnings"]] == ["no_worker"]
     assert status["idle"] == "no worker is running: start `rota up`"
     said = house.rota("run", "hello")
-    assert said.stderr.splitlines() == ["Nobody works on it: start `rota up`."]
+    assert said.stderr.splitlines() == ["No worker is running: start `rota up`."]
     assert "no worker is running, start `rota up`" in house.rota("why", "hello").stdout
     assert "start `rota up`" in house.rota("doctor").stdout
 

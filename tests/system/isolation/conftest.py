@@ -98,7 +98,10 @@ def a_place(request, name):
     options, settings = PLACES[name], {}
     if name in ENGINES:
         program, image = request.getfixturevalue(ENGINES[name])
-        options, settings = (*options, "--image", image), {"ROTA_ENGINE": program}
+        options, settings = (
+            (*options, "--image", image),
+            {"ROTA_EXECUTORS_CONTAINER_ENGINE": program},
+        )
     sites = LocalSiteChecker(load_settings("/nonexistent"))
     for needed in {options[1], "sandbox" if name == "walled" else options[1]} - {"container"}:
         tried = sites.try_out(needed)

@@ -66,8 +66,8 @@ def test_a_program_behind_walls_asks_until_its_attempt_is_over(sited, walls, mor
     assert told == ["True", "True"], run
     assert len(sited.json("ls")["tasks"]) == 2
     assert answered(sited, token) == 401, "its pass is dead with it"
-    if "ROTA_ENGINE" in walls.settings:
-        left = [walls.settings["ROTA_ENGINE"], "ps", "--all", "--quiet"]
+    if "ROTA_EXECUTORS_CONTAINER_ENGINE" in walls.settings:
+        left = [walls.settings["ROTA_EXECUTORS_CONTAINER_ENGINE"], "ps", "--all", "--quiet"]
         assert subprocess.run(left, capture_output=True, check=True).stdout == b""
     sited.end()
     assert Home(sited.house.home, None).until_gone(), "the gateway sees that it has ended"

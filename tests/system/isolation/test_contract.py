@@ -36,8 +36,8 @@ def test_output_exit_code_and_payload_come_through(sited, place):
     assert "3" in run["error"]
     assert "last 3" in sited.output(run["id"])
     assert sited.living() == []
-    if "ROTA_ENGINE" in place.settings:
-        asked = [place.settings["ROTA_ENGINE"], "ps", "--all", "--quiet"]
+    if "ROTA_EXECUTORS_CONTAINER_ENGINE" in place.settings:
+        asked = [place.settings["ROTA_EXECUTORS_CONTAINER_ENGINE"], "ps", "--all", "--quiet"]
         assert subprocess.run(asked, capture_output=True, check=True).stdout == b""
 
 

@@ -56,10 +56,10 @@ def test_without_tmux_nothing_runs_in_a_pane(sited, hidden):
 
 def test_an_engine_that_has_gone_is_told_and_nothing_runs(sited, request):
     program, image = request.getfixturevalue("engine")
-    sited.settings = {"ROTA_ENGINE": program}
+    sited.settings = {"ROTA_EXECUTORS_CONTAINER_ENGINE": program}
     words = ("task", "create", "own", "--command", "touch ran", "--executor", "container")
     sited.json(*words, "--image", image)
-    sited.settings = {"ROTA_ENGINE": "/nonexistent/podman"}
+    sited.settings = {"ROTA_EXECUTORS_CONTAINER_ENGINE": "/nonexistent/podman"}
     digest = f"x@{'sha256:' + '0' * 64}"
     told = refused(sited, "--executor", "container", "--image", digest)
     assert "install docker or podman" in told

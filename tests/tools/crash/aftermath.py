@@ -18,11 +18,10 @@ import apsw
 
 import rota
 from rota.store.sql_files import load_migrations
-from tests.tools.crash.asking import AskingDriver
 from tests.tools.crash.cases import KEEPING, Case
 from tests.tools.crash.driver import LEAVE_SECONDS, QUIET_LOOK, Driver
 from tests.tools.crash.evidence import Evidence
-from tests.tools.crash.kept import KeptDriver
+from tests.tools.crash.kept_attempts import AskingDriver, KeptDriver
 from tests.tools.crash.processes import Process
 
 STEPS: Final = (9997, 9998, 9999)

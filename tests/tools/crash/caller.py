@@ -67,8 +67,7 @@ from rota.store.threads import (
     record_mailbox_number,
     requeue_reader,
 )
-from tests.tools.crash.approving import approve
-from tests.tools.crash.speaking import speak
+from tests.tools.crash.attempt_requests import approve, speak
 from tests.tools.crash.witness import note, noted
 
 Answer = TypeVar("Answer")

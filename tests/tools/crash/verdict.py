@@ -13,10 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.instants import to_micros
-from tests.tools.crash.approving import judge_approving
+from tests.tools.crash.attempt_requests import judge_approving, judge_speaking
 from tests.tools.crash.caller import FILES, GROUP_CAP, SCHEDULES, TASKS
 from tests.tools.crash.evidence import Evidence, Rows
-from tests.tools.crash.speaking import judge_speaking
 
 Lines = list[dict[str, Any]]
 

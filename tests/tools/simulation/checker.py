@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from tests.tools.simulation.attempt_requests import TalkJudge
+from tests.tools.simulation.coverage import Sometimes, walked
 from tests.tools.simulation.database import Change, Row
 from tests.tools.simulation.history import Violation
-from tests.tools.simulation.keeping import KeptJudge
+from tests.tools.simulation.kept_attempts import KeptJudge
 from tests.tools.simulation.limits import Limits
-from tests.tools.simulation.paths import walked
 from tests.tools.simulation.picture import FINISHED, Commit, Picture, process_of
 from tests.tools.simulation.plans import check_planning
-from tests.tools.simulation.sometimes import Sometimes
-from tests.tools.simulation.speaking import TalkJudge
 
 MOVES = {
     "queued": {"running", "failed", "cancelled", "expired"},

@@ -21,12 +21,12 @@ from rota.store.plans import apply_plans, list_due_schedules, plan_due, upcoming
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.sqlite.transactions import Call
 from tests.tools.simulation.checker import Checker
+from tests.tools.simulation.coverage import Sometimes
 from tests.tools.simulation.database import Change, Database
 from tests.tools.simulation.history import History, Violation
 from tests.tools.simulation.loop import SimLoop
 from tests.tools.simulation.picture import PLANNING, Commit
 from tests.tools.simulation.processes import Process, SimClock
-from tests.tools.simulation.sometimes import Sometimes
 
 Result = TypeVar("Result")
 

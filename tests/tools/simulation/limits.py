@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
+from tests.tools.simulation.coverage import Sometimes
 from tests.tools.simulation.database import Change, Row
 from tests.tools.simulation.history import Violation
-from tests.tools.simulation.sometimes import Sometimes
 
 
 class Limits:

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from rota.errors import Invalid, RotaError
+from tests.tools.simulation.coverage import SOMETIMES
 from tests.tools.simulation.record import (
     Failure,
     Stretch,
@@ -29,7 +30,6 @@ from tests.tools.simulation.record import (
     this_commit,
     write,
 )
-from tests.tools.simulation.sometimes import SOMETIMES
 from tests.tools.simulation.world import World
 
 LONG = 5_000

@@ -14,27 +14,29 @@ from random import Random
 
 from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.errors import RotaError, Unavailable
+from rota.executors.process import executor as process_executor
+from rota.executors.sandbox import executor as sandbox_executor
 from rota.flow.attempt.attempt import KeeperLeaseTerms
 from rota.flow.attempt.runner import AttemptRunner
+from rota.model.executors import ExecutorRegistry
 from rota.model.spaces import SpaceRole
 from rota.ports.agent import Agent
 from rota.runtime.heartbeats import MARGIN
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.store.notifications import set_notification_target
 from rota.store.tasks import add_space
-from tests.tools.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller
+from tests.tools.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller, Draw
 from tests.tools.simulation.checker import Checker
+from tests.tools.simulation.coverage import Sometimes
 from tests.tools.simulation.database import Database
 from tests.tools.simulation.faults import Fault, Faults, Sea, SimStore
 from tests.tools.simulation.healing import Healing
 from tests.tools.simulation.history import LAST_LINES, History, Violation, silence
+from tests.tools.simulation.keeper_home import SimYard
 from tests.tools.simulation.loop import Exhausted, SimLoop, Unseen
 from tests.tools.simulation.machines import Home, Machine, built
 from tests.tools.simulation.processes import Process, SimClock, Time
 from tests.tools.simulation.runners import OTHER_ROUTE, ROUTE, SimChannel, SimRunner, Works
-from tests.tools.simulation.sometimes import Sometimes
-from tests.tools.simulation.wishes import Draw
-from tests.tools.simulation.yard import SimYard
 
 MOST_STEPS = 200_000
 EVERY_ROLE = ("planner", "worker", "postman", "caretaker")
@@ -51,6 +53,12 @@ TERMS = KeeperLeaseTerms(seconds=15.0, doubt=20.0, renew=6.0)
 EDGES = (LEASE.total_seconds() * (1 - 1 / MARGIN), LEASE.total_seconds(), TERMS.seconds)
 """When somebody gives something up: what ends about then meets it on its way."""
 AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CommandAgent(), ScriptAgent())}
+EXECUTORS = ExecutorRegistry(
+    {
+        "process": process_executor.PLUGIN.capabilities,
+        "sandbox": sandbox_executor.PLUGIN.capabilities,
+    }
+)
 EXIT_PATIENCE = 15.0
 
 
@@ -256,6 +264,7 @@ class World:
             AGENTS,
             lambda: process.name if member.crew is None else member.crew.worker.id,
             self._chance,
+            executors=EXECUTORS,
             usual_agent="command",
             offered={},
             terms=TERMS,

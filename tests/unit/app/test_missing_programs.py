@@ -8,7 +8,7 @@ import pytest
 
 from rota.app.settings import load_settings
 from rota.app.sites import LocalSiteChecker, missing_programs
-from rota.commands.context import RequestContext
+from rota.commands.context import AppContext, RequestContext
 from rota.commands.responses import TaskSelector
 from rota.commands.tasks import show_task
 from rota.flow.define.tasks import put_task
@@ -86,11 +86,6 @@ async def test_a_daemon_tells_what_its_machine_lacks_and_a_terminal_does_not_gue
 ):
     await desk.space()
     task = await put_task(desk.store, LOCAL, "job", route="script", **script("gone"))
-    office = RequestContext(
-        store=desk.store,
-        caller=LOCAL,
-        chance=FixedChance(),
-        sites=LocalSiteChecker(settings),
-        local=local,
-    )
+    app = AppContext(store=desk.store, chance=FixedChance(), sites=LocalSiteChecker(settings))
+    office = RequestContext(app=app, caller=LOCAL, local=local)
     assert (await show_task(office, TaskSelector(task=task.name))).lacks == told

@@ -3,10 +3,13 @@
 import pytest
 
 from rota.app.settings import load_settings
-from rota.app.sites import LocalSiteChecker, engine_of, mounts_of
+from rota.app.sites import ExecutorTrial, LocalSiteChecker
 from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.executors.container.engine import ContainerSettings, find_engine
+from rota.executors.shared.mounts import load_mounts
 from rota.model.programs import SharedFolder, Site
 from rota.model.spaces import SpaceRole
+from rota.ports.executor import SEARCH_PATH, MissingRequirement
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def a_list(path, *folders, more=""):
 
 
 def test_without_a_list_only_what_is_rotas_own_is_shown(home, tmp_path):
-    mounts = mounts_of(load_settings(str(home)))
+    mounts = load_mounts(home, None)
     assert mounts.mount(str(home / "spaces" / "main"), SpaceRole.MAIN, write=True).write
     for own in ("spaces/other", "keepers/rooms/1-1", "keepers/mailboxes/1-1/abcdef12/out"):
         with pytest.raises(NotPermitted, match="belongs to Rota"):
@@ -55,42 +58,59 @@ def test_a_list_that_hands_out_rotas_home_is_refused(home, tmp_path):
     for folder in (tmp_path, home, home / "spaces"):
         a_list(home / "mounts.toml", folder)
         with pytest.raises(Invalid, match="move it out|outside of Rota's home"):
-            mounts_of(load_settings(str(home)))
+            load_mounts(home, None)
     a_list(tmp_path / "list.toml", home / "keepers")
     with pytest.raises(Invalid, match="outside of Rota's home"):
-        mounts_of(load_settings(str(home), mounts=tmp_path / "list.toml"))
+        load_mounts(home, tmp_path / "list.toml")
 
 
 def test_a_list_that_programs_could_write_is_refused(home):
     (home / "spaces").mkdir()
     a_list(home / "spaces" / "list.toml")
     with pytest.raises(Invalid, match="out of `spaces`"):
-        mounts_of(load_settings(str(home), mounts=home / "spaces" / "list.toml"))
+        load_mounts(home, home / "spaces" / "list.toml")
 
 
 def test_a_list_that_is_named_must_be_there(home):
     with pytest.raises(Invalid, match="cannot be read"):
-        mounts_of(load_settings(str(home), mounts=home / "none.toml"))
+        load_mounts(home, home / "none.toml")
 
 
-async def test_an_engine_that_is_not_there_is_refused_in_one_sentence(home):
-    sites = LocalSiteChecker(load_settings(str(home), engine="/nonexistent/docker"))
+async def test_an_engine_that_is_not_there_is_refused_in_one_sentence(home, monkeypatch):
+    monkeypatch.setenv("ROTA_EXECUTORS_CONTAINER_ENGINE", "/nonexistent/docker")
+    sites = LocalSiteChecker(load_settings(str(home)))
     site = Site(executor="container", isolated=True, image="x@sha256:" + "0" * 64)
     with pytest.raises(Unavailable, match="container is not available on this machine: docker"):
         await sites.admit(site, SpaceRole.MAIN)
+
+
+async def test_what_only_isolated_programs_need_is_asked_of_them_alone(home):
+    sites = LocalSiteChecker(load_settings(str(home)))
+    walls = MissingRequirement("bubblewrap", "/usr/bin", "install it", False, True)
+    sites.try_out = lambda name: ExecutorTrial(sites.executors[name], [walls])
+    await sites.admit(Site(executor="tmux"), SpaceRole.MAIN)
+    with pytest.raises(Unavailable, match="^tmux with isolation cannot be had here: bubblewrap"):
+        await sites.admit(Site(executor="tmux", isolated=True), SpaceRole.MAIN)
+
+
+async def test_an_executor_that_is_gone_is_named_with_those_that_there_are(home):
+    sites = LocalSiteChecker(load_settings(str(home)))
+    known = "choose container, process, sandbox or tmux"
+    with pytest.raises(Unavailable, match=f"there is no executor 'moon' here: {known}"):
+        await sites.admit(Site(executor="moon"), SpaceRole.MAIN)
 
 
 @pytest.mark.parametrize(
     ("named", "kind"),
     [("/opt/bin/podman", "podman"), ("/opt/bin/docker", "docker"), ("docker", "docker")],
 )
-def test_the_engine_is_the_one_that_is_named(home, named, kind):
-    engine = engine_of(load_settings(str(home), engine=named))
+def test_the_engine_is_the_one_that_is_named(named, kind):
+    told = {"DOCKER_HOST": "unix:///run/docker.sock", "SECRET": "x", "PATH": "/mine"}
+    engine = find_engine(ContainerSettings(engine=named), told)
     assert (engine.kind, engine.program.endswith(named)) == (kind, True)
-    assert "PATH" in engine.env
-    assert not any(name.startswith("ROTA_") for name in engine.env)
+    assert engine.env == {"DOCKER_HOST": "unix:///run/docker.sock", "PATH": SEARCH_PATH}
 
 
-def test_users_in_containers_are_as_the_settings_say(home):
-    assert engine_of(load_settings(str(home), engine_users="mapped")).users == "mapped"
-    assert engine_of(load_settings(str(home), engine="docker")).users == "own"
+def test_users_in_containers_are_as_the_settings_say():
+    assert find_engine(ContainerSettings(users="mapped"), {}).users == "mapped"
+    assert find_engine(ContainerSettings(engine="docker"), {}).users == "own"

@@ -1,4 +1,4 @@
-"""A yard of no machine, and attempts on it."""
+"""A keeper home without a machine, and attempts in it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.ports.agent import AgentWorkspace
 from rota.store.tasks import put_task
 from rota.store.views import list_run_output
+from tests.tools.plugins import EXECUTORS
 
 
 class FakeYard:
@@ -115,9 +116,11 @@ class FakeYard:
         self.bell.set()
 
 
-async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, **spec):
+async def assignment(
+    desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, space="main", **spec
+):
     await desk.worker("w1")
-    owner = await desk.space("main")
+    owner = await desk.space(space)
     task = await desk.store.write(
         put_task, NewTask(
             space_id=owner.id, name="job", title="", kind=kind, route=kind.value,
@@ -134,7 +137,15 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None
 def work_on(store, yard, chance, holder="w1", **more):
     agents = {"command": CommandAgent(), "script": ScriptAgent()}
     return AttemptRunner(
-        store, yard, agents, lambda: holder, chance, usual_agent="command", offered={}, **more
+        store,
+        yard,
+        agents,
+        lambda: holder,
+        chance,
+        executors=EXECUTORS,
+        usual_agent="command",
+        offered={},
+        **more,
     )
 
 
@@ -154,3 +165,63 @@ async def a_few_turns():
     """Let everybody else do what can be done at once."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+class ManyYard(FakeYard):
+    """Each start is the next of the programs that a test says; None goes on until it is ended."""
+
+    def __init__(self, *programs):
+        super().__init__()
+        self.programs = list(programs)
+        self.outs = {}
+        self.endings = {}
+        self.going = asyncio.Event()
+        self.left_beside = []
+
+    async def start(self, kept, room, site, role, prepared, bounds):
+        await super().start(kept, room, site, role, prepared, bounds)
+        program = self.programs.pop(0)
+        self.outs[kept.nonce] = b"" if program is None else program.get("out", b"")
+        if program is None or program.get("goes_on"):
+            self.going.set()
+            return
+        told = {"reason": ExitReason.EXITED, "code": 0, "proven": True}
+        told |= {name: fact for name, fact in program.items() if name != "out"}
+        self._end(kept, **told)
+
+    def _end(self, kept, **told):
+        out = SpoolState(size=len(self.outs.get(kept.nonce, b"")))
+        self.endings[kept.nonce] = ExitRecord(**told, out=out)
+        self.bell.set()
+
+    def finish(self, kept):
+        """Let something that goes on end well."""
+        self._end(kept, reason=ExitReason.EXITED, code=0, proven=True)
+
+    def other_launches(self, kept):
+        return [each for each in self.left_beside if each.nonce != kept.nonce]
+
+    def exit_record(self, kept):
+        if kept.nonce not in self.outs:
+            return ExitRecord(reason=ExitReason.LOST_NEVER_STARTED, proven=True)
+        return self.endings.get(kept.nonce)
+
+    def read_output(self, kept, stream, offset, most):
+        data = self.outs.get(kept.nonce, b"") if stream.value == "out" else b""
+        return data[offset : offset + most]
+
+    def cancel(self, kept, grace_seconds, why):
+        self.cancelled.append(why)
+        if kept.nonce in self.outs and kept.nonce not in self.endings:
+            self._end(kept, reason=ExitReason.CANCELLED, detail=why, proven=True)
+
+
+class Counting:
+    """Chance whose numbers differ, so that every keeper has a name of its own."""
+
+    def __init__(self):
+        self._next = 0
+
+    def random(self):
+        self._next += 1
+        return self._next / 1_000

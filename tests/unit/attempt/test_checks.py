@@ -16,8 +16,15 @@ from rota.model.tasks import TaskKind
 from rota.ports.host import FileStat, ProbeResult
 from rota.store.attempts import list_kept_attempts
 from rota.store.tasks import put_state
-from tests.unit.attempt.keeper_home_fake import a_few_turns, assignment, leave, work_on
-from tests.unit.attempt.programs_fake import Counting, ManyYard
+from tests.tools.plugins import EXECUTORS
+from tests.unit.attempt.keeper_home_fake import (
+    Counting,
+    ManyYard,
+    a_few_turns,
+    assignment,
+    leave,
+    work_on,
+)
 
 
 class Eyes:
@@ -396,7 +403,14 @@ async def test_a_gate_that_is_heard_anew_is_heard_by_a_new_reader(desk):
     yard.finish(given.kept)
     script = Repeating()
     work = AttemptRunner(
-        desk.store, yard, {"script": script}, lambda: "w1", Counting(), usual_agent="", offered={}
+        desk.store,
+        yard,
+        {"script": script},
+        lambda: "w1",
+        Counting(),
+        executors=EXECUTORS,
+        usual_agent="",
+        offered={},
     )
     stale = replace(given.kept, out_at=0)
     report = await work.run(given._replace(kept=stale))

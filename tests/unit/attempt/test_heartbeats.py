@@ -1,4 +1,4 @@
-"""Signs of kept attempts, and keepers that give none."""
+"""Heartbeats of attempts, and keepers that give none."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from rota.errors import Unavailable
 from rota.flow.attempt import programs
 from rota.flow.attempt.output import OutputParser
 from rota.flow.attempt.programs import FollowedAttempt, KeeperWatchdog
-from rota.model.attempts import KeptAttempt, OutputStream
+from rota.model.attempts import KeptAttempt, OutputStream, Succeeded
 from rota.model.heartbeats import AttemptSample
 from rota.model.ids import Epoch, RunId
+from tests.unit.attempt.keeper_home_fake import Counting, ManyYard, assignment, work_on
+from tests.unit.attempt.test_checks import Eyes
+from tests.unit.attempt.test_relaunch import DONE, OVERLOAD, House, Trial, agent_run, said
 
 KEPT = KeptAttempt(
     run_id=RunId(1), epoch=Epoch(1), home="h", nonce="n", boot="b", executor="process"
@@ -210,3 +213,36 @@ async def test_one_that_could_not_be_looked_at_has_still_missed_what_it_missed()
     for _ in answers[:]:
         await watch.look(many(2))
     assert watch.ended[1] == programs.SILENT
+
+
+# between two launches
+
+
+async def test_an_attempt_that_waits_between_two_tries_is_told_of(desk):
+    seen = []
+
+    class Looking(House):
+        async def sleep(self, seconds):
+            seen.extend(await self.work.take_samples())
+            await super().sleep(seconds)
+
+    given = await agent_run(desk)
+    house = Looking(desk, Trial(said(OVERLOAD, code=1), said(DONE)))
+    assert await house.run(given) == Succeeded(result='"done"')
+    ((run_id, epoch, state, alive),) = [(s.run_id, s.epoch, s.state, s.alive) for s in seen]
+    assert (run_id, epoch) == (given.lease.run_id, given.lease.epoch)
+    assert (state, alive) == ("resting", True)
+
+
+async def test_an_attempt_whose_checks_take_long_is_told_of(desk):
+    eyes = Eyes(page=None)
+    given = await assignment(desk, checks=[{"url": "http://example.org/"}])
+    work = work_on(desk.store, ManyYard({"out": b"done\n"}), Counting(), probes=eyes)
+    running = asyncio.ensure_future(work.run(given))
+    await eyes.waiting.wait()
+    assert [(sign.run_id, sign.state) for sign in await work.take_samples()] == [
+        (given.lease.run_id, "concluding")
+    ]
+    running.cancel()
+    await asyncio.wait([running])
+    assert await work.take_samples() == []

@@ -1,4 +1,4 @@
-"""Tries inside an attempt, sessions from run to run, and answers that reach the agent."""
+"""Launches inside an attempt, sessions from run to run, and answers that reach the agent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import pytest
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.errors import Unavailable
-from rota.flow.attempt.attempt import LaunchRetryPolicy
+from rota.flow.attempt.attempt import LaunchRetryPolicy, requeue_until_lifted
 from rota.flow.attempt.runner import AttemptRunner
 from rota.flow.claim import make_assignments
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
+from rota.model.agents import AgentErrorKind, AgentResult
 from rota.model.attempts import (
+    AttemptReport,
     Cancelled,
+    Drained,
     ExitReason,
     ExitRecord,
     Failed,
@@ -36,6 +39,7 @@ from rota.store.attempts import list_kept_attempts, record_launch, schedule_rela
 from rota.store.sessions import find_session
 from rota.store.store import HookedStore
 from rota.store.views import list_questions, list_run_events, list_runs
+from tests.tools.plugins import EXECUTORS
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, leave, texts
 
 
@@ -85,6 +89,7 @@ class House:
             {agent.name: agent for agent in (CommandAgent(), CodexAgent(), ScriptAgent())},
             lambda: "w1",
             Random(4),
+            executors=EXECUTORS,
             usual_agent="command",
             offered={},
             patience=patience,
@@ -394,3 +399,48 @@ async def test_a_result_after_a_cancellation_does_not_count(desk):
     given = await agent_run(desk)
     yard = Trial(said(DONE, reason=ExitReason.CANCELLED, code=None, killed=True))
     assert isinstance(await House(desk, yard).run(given), Cancelled)
+
+
+# limits that are lifted at a known time
+
+
+def limit(seconds, desk):
+    lifted = desk.clock.now().timestamp() + seconds
+    return line("error", **{"class": "rate_limit", "message": "limit reached", "until": lifted})
+
+
+async def test_a_limit_that_is_lifted_later_gives_the_run_back_until_then(desk):
+    given = await agent_run(desk)
+    house = House(desk, Trial(said(limit(3600, desk), code=1)))
+    outcome = await house.run(given)
+    assert isinstance(outcome, Drained)
+    assert outcome.until == desk.store.now() + 3600 * 1_000_000
+    assert "accepts no requests until 2026-" in outcome.reason
+    assert house.waited == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changes"),
+    [(3600, {"thread": "cli:default"}), (3600, {"epoch": 20}), (9 * 86_400, {})],
+)
+async def test_nobody_waits_in_vain_for_a_limit_to_be_lifted(desk, seconds, changes):
+    given = await agent_run(desk)
+    work = given._replace(lease=given.lease._replace(**changes))
+    report = requeue_until_lifted(
+        AttemptReport(outcome=Failed(code="rate_limit", message="")),
+        AgentResult(
+            outcome=Failed(code="rate_limit", message=""),
+            fault=AgentErrorKind.RATE_LIMIT,
+            until=desk.clock.now() + timedelta(seconds=seconds),
+        ),
+        work,
+        desk.store.now(),
+    )
+    assert isinstance(report.outcome, Failed)
+
+
+async def test_a_limit_that_is_lifted_in_a_moment_is_waited_for_inside_the_attempt(desk):
+    given = await agent_run(desk)
+    house = House(desk, Trial(said(limit(8, desk)), said(DONE)))
+    assert await house.run(given) == Succeeded(result='"done"')
+    assert house.waited == [8.0]

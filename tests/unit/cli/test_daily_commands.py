@@ -5,10 +5,8 @@ import json
 
 import pytest
 
+from rota.cli.command_line import render_pages
 from rota.cli.help_pages import candidates
-from rota.cli.task_text import USUAL, USUAL_CATCH_UP
-from rota.model.json import to_json
-from rota.model.tasks import Policy
 
 HELLO = ("--call", "rota.samples:hello")
 
@@ -93,7 +91,7 @@ def test_waiting_exits_by_the_outcome(rota, hello):
     rota.ok("run", hello)
     queued = rota("run", "1", "--wait", "--timeout", "20ms", "--interval-ms", "10")
     assert queued.code == 8
-    assert "Nobody works on it" in queued.err
+    assert "No worker is running" in queued.err
     rota.ok("once")
     assert rota.ok("run", "1", "--wait").out == "hello from run 1\n"
     rota.ok("task", "create", "ask", "--call", "rota.samples:approve")
@@ -305,7 +303,7 @@ def test_a_task_with_a_slash_in_its_name_is_found(rota):
     ],
 )
 def test_a_shell_is_told_what_may_come_next(rota, hello, words, expected):
-    assert candidates(["--home", str(rota.home), *words]) == expected
+    assert candidates(["--home", str(rota.home), *words], render_pages) == expected
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -315,9 +313,3 @@ def test_every_shell_has_a_script(rota, shell):
 
 def test_another_shell_is_refused(rota):
     assert "bash, zsh, fish" in rota.refused("completion", "csh")
-
-
-def test_the_usual_policy_is_the_default_one():
-    policy = to_json(Policy())
-    assert {name: policy[name] for name in USUAL} == USUAL
-    assert policy["catch_up"]["mode"] == USUAL_CATCH_UP

@@ -28,9 +28,9 @@ def test_a_sound_home_has_no_findings(sound):
 
 
 def test_each_executor_is_told_with_what_it_lacks(sound):
-    (sound.home / "rota.toml").write_text('engine = "/nonexistent/podman"\n')
+    (sound.home / "rota.toml").write_text('[executors.container]\nengine = "/nonexistent/podman"\n')
     told = {each["name"]: each for each in sound.json("doctor")["executors"]}
-    assert list(told) == ["process", "sandbox", "container", "tmux"]
+    assert list(told) == ["container", "process", "sandbox", "tmux"]
     assert told["process"]["available"]
     assert all(isinstance(each["certain_kill"], bool) for each in told.values())
     container = told["container"]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from rota.cli.command_line import MODULES
-from rota.cli.help_pages import MEANT, find_page, refusal
+from rota.cli.command_line import render_pages
+from rota.cli.help_pages import COMMANDS, MEANT, find_page, refusal
 
 HEAVY = ("pydantic", "apsw", "rich", "asyncio", "typer")
 
@@ -35,12 +35,15 @@ HEAVY = ("pydantic", "apsw", "rich", "asyncio", "typer")
     ],
 )
 def test_what_is_meant_by_a_command_that_does_not_exist_is_told(said, meant):
-    assert refusal(said.split()) == f'no such command "{said}": did you mean {meant}?'
+    assert refusal(said.split(), render_pages) == f'no such command "{said}": did you mean {meant}?'
 
 
 def test_nothing_is_guessed_without_a_reason():
-    assert refusal(["ghost"]) == "no such command \"ghost\": see 'rota --help'"
-    assert refusal(["task", "ghost"]) == "no such command \"task ghost\": see 'rota task --help'"
+    assert refusal(["ghost"], render_pages) == "no such command \"ghost\": see 'rota --help'"
+    assert (
+        refusal(["task", "ghost"], render_pages)
+        == "no such command \"task ghost\": see 'rota task --help'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,14 +51,14 @@ def test_nothing_is_guessed_without_a_reason():
     [[], ["-x"], ["task"], ["task", "list"], ["task", "-x"], ["stop"], ["run", "create"]],
 )
 def test_commands_that_exist_are_left_to_themselves(words):
-    assert refusal(words) is None
+    assert refusal(words, render_pages) is None
 
 
 def test_what_is_meant_exists_and_what_exists_means_itself():
-    assert not set(MEANT) & set(MODULES)
+    assert not set(MEANT) & set(COMMANDS)
     for command in (one for meant in MEANT.values() for one in meant):
         words = [word for word in command.split() if not word.startswith("-")]
-        assert not words or find_page([*words, "--help"]) is not None
+        assert not words or find_page([*words, "--help"], render_pages) is not None
 
 
 def test_a_command_that_does_not_exist_loads_nothing_heavy(rota):

@@ -17,7 +17,7 @@ CALL = ("task", "create", "b", "--call", "rota.samples:hello")
         ((*CALL, "--catch-up", "never"), '--catch-up "never": choose one of'),
         ((*CALL, "--isolate"), "--isolate: a callable runs within Rota"),
         ((*CALL, "--deliver-to", "x"), '--deliver-to "x": there is no channel'),
-        ((*CALL, "--command", "ls"), "say what to do: exactly one of"),
+        ((*CALL, "--command", "ls"), "give exactly one of"),
     ],
 )
 def test_a_refusal_names_the_option_that_was_typed(rota, typed, told):
@@ -26,7 +26,7 @@ def test_a_refusal_names_the_option_that_was_typed(rota, typed, told):
 
 def test_programs_are_told_the_field(rota):
     error = rota(*CALL, "--every", "0s", "--json").error
-    assert (error["field"], error["message"][:13]) == ("interval", 'interval "0s"')
+    assert (error["field"], error["message"][:13]) == ("every", 'every "0s": u')
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ SITE = {
     "processes": None,
     "cpus": None,
     "usual": False,
+    "terminal": False,
 }
 ALL = frozenset({"pids", "memory", "cpu"})
 

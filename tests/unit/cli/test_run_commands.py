@@ -294,7 +294,7 @@ def test_a_sentence_that_has_ended_gets_no_second_full_stop(rota):
 
 def test_ist_25_a_task_may_run_until_it_has_succeeded(rota, hello):
     rota.ok("task", "edit", hello, "--every", "1h", "--until-success")
-    assert "disabled once it has succeeded" in rota.ok("task", "show", hello).out
+    assert "disabled after a success" in rota.ok("task", "show", hello).out
     rota.ok("task", "run", hello)
     rota.ok("once")
     assert "it has succeeded, and was to run until then" in rota.ok("why", hello).out

@@ -64,7 +64,7 @@ def test_the_policy_options_reach_the_task(rota):
     )  # fmt: skip
     policy = made["policy"]
     assert (policy["acknowledge"], policy["progress"]) == (True, 5)
-    assert "says when it has begun, tells up to 5 steps" in rota.ok("task", "show", "x").out
+    assert "acknowledges messages, up to 5 progress messages" in rota.ok("task", "show", "x").out
     quiet = rota.json("task", "edit", "x", "--no-acknowledge", "--progress", "0")["policy"]
     assert (quiet["acknowledge"], quiet["progress"]) == (False, 0)
     assert "progress" in rota.refused("task", "edit", "x", "--progress", "21")
@@ -109,8 +109,8 @@ BAD = [
     (("--cron", "0 7 * * *", "--weekdays", "mon"), "weekdays"),
     (("--cron", "0 7 * * *", "--every", "5m"), "--cron and --every"),
     (("--cron", "0 7 * * *", "--timezone", "Europe/Berlim"), "Europe/Berlin"),
-    (("--timezone", "UTC"), "goes with a schedule"),
-    (("--jitter", "5m"), "goes with a schedule"),
+    (("--timezone", "UTC"), "needs a schedule"),
+    (("--jitter", "5m"), "needs a schedule"),
     (("--every", "5m", "--jitter", "9d"), "jitter"),
     (("--every", "5m", "--exclude", "2026-13-01"), "2026-13-01"),
     (("--every", "5m", "--quiet", "22-7"), "quiet"),

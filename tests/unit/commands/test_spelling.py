@@ -48,7 +48,7 @@ def test_no_pattern_is_shown_to_people(name):
         ("put_secret", {"secret": "Git Hub", "value": "x"}, "such as github"),
         ("get_state", {"task": "a", "key": "x y"}, "such as last-mail"),
         ("get_effect", {"name": "a b"}, "such as invoice-17"),
-        ("say", {"thread_key": "a:b", "text": "x", "sender": "a\nb"}, "in one line"),
+        ("say", {"thread_key": "a:b", "text": "x", "sender": "a\nb"}, "one line without"),
         ("events", {"after": "a b"}, "such as 1.42"),
         ("show_task", {"task": "name\n"}, "such as daily-report"),
     ],

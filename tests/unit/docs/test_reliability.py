@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rota.faultpoints import POINTS
-from tests.tools.simulation.sometimes import SOMETIMES
-from tests.zoo.all import BUGS
+from tests.tools.simulation.coverage import SOMETIMES
+from tests.zoo.catalogue import BUGS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "reliability.md").read_text()
 ZOO = PAGE[PAGE.index("## The zoo") :]

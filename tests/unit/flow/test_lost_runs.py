@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -20,9 +21,9 @@ from rota.rules.settlement import AGENT_LOSS_DELAY
 from rota.store.attempt_requests import record_effect
 from rota.store.attempts import record_launch, renew_home_lease
 from rota.store.tasks import put_task
-from tests.contract.store.keeping import HOME, kept_for
+from tests.contract.store.test_attempts import kept_for
 from tests.tools.attempt_bench import talking
-from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, work_on
+from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, leave, work_on
 from tests.unit.attempt.test_relaunch import DONE, House, Trial, agent_run, line, said
 from tests.unit.flow.test_rescue import lose
 
@@ -37,14 +38,25 @@ async def agent(desk, space="main", **spec):
     )
 
 
-async def begin_and_lose(desk, chance):
+async def begin_and_lose(desk, chance, given, *, instead=None):
     """Let a worker begin an attempt and vanish with its home, then rescue."""
-    await desk.worker("w1")
-    (lease,) = await desk.claim(worker="w1")
-    await desk.store.write(renew_home_lease, HOME, "there", desk.store.now() + 1)
-    assert await desk.store.write(record_launch, kept_for(lease), "w1")
+    yard = FakeYard()
+    work = work_on(desk.store, yard, chance)
+    await desk.store.write(renew_home_lease, yard.home, yard.host, desk.store.now() + 1)
+    running = asyncio.ensure_future(work.run(given))
+    while not yard.started:
+        await asyncio.sleep(0)
+    await leave(work, given, running)
+    if instead is not None:
+        task = given.task
+        changed = NewTask(
+            space_id=task.space_id, name=task.name, kind=task.kind, route=task.route, spec=instead,
+            origin=task.origin,
+        )  # fmt: skip
+        await desk.store.write(put_task, changed, None)
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, chance, fence=True)
+    return await desk.state(given.lease.run_id)
 
 
 @pytest.mark.parametrize(
@@ -53,21 +65,51 @@ async def begin_and_lose(desk, chance):
         ({}, RunState.WAITING),
         ({"executor": "tmux"}, RunState.WAITING),
         ({"executor": "sandbox", "network": "open"}, RunState.WAITING),
-        ({"executor": "no such place"}, RunState.WAITING),
         ({"executor": "sandbox"}, RunState.QUEUED),
         ({"executor": "sandbox", "network": "outlet"}, RunState.QUEUED),
+        ({"space": "ann"}, RunState.QUEUED),
     ],
 )
 async def test_a_person_is_asked_about_an_agent_with_an_open_network(desk, chance, spec, state):
-    (run_id,) = await desk.queue(await agent(desk, **spec))
-    await begin_and_lose(desk, chance)
-    assert await desk.state(run_id) is state
+    given = await assignment(desk, kind=TaskKind.AGENT, instructions="look", **spec)
+    assert await begin_and_lose(desk, chance, given) is state
 
 
-async def test_an_agent_of_a_member_has_walls_and_is_tried_again(desk, chance):
-    (run_id,) = await desk.queue(await agent(desk, "ann"))
-    await begin_and_lose(desk, chance)
-    assert await desk.state(run_id) is RunState.QUEUED
+@pytest.mark.parametrize(
+    ("began", "now", "state"),
+    [
+        ({}, {"executor": "sandbox"}, RunState.WAITING),
+        ({"executor": "sandbox"}, {}, RunState.QUEUED),
+        ({}, {"executor": "gone"}, RunState.WAITING),
+        ({"executor": "sandbox"}, {"executor": "gone"}, RunState.QUEUED),
+    ],
+)
+async def test_what_an_attempt_began_as_counts_whatever_its_task_says_later(
+    desk, chance, began, now, state
+):
+    given = await assignment(desk, kind=TaskKind.AGENT, instructions="look", **began)
+    assert await begin_and_lose(desk, chance, given, instead=now) is state
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (True, "it had written through the gateway"),
+        (False, "whether it had an effect outside is not known"),
+        (None, "whether it had an effect outside is not known"),
+    ],
+)
+async def test_the_gateway_does_not_see_all_that_an_agent_with_an_open_network_does(
+    desk, chance, seen, told
+):
+    given = await assignment(desk, kind=TaskKind.AGENT, instructions="look")
+    yard = FakeYard()
+    yard.writes, yard.seen_writing = True, seen
+    yard.end(reason=ExitReason.LOST_KEEPER_DIED, code=None)
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert told in report.outcome.reason
+    assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
+    assert await desk.state(given.lease.run_id) is RunState.WAITING
 
 
 async def test_an_agent_that_was_lost_before_it_was_begun_is_tried_again(desk, chance):
@@ -123,7 +165,7 @@ async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(de
     ("could", "wrote", "state", "said"),
     [
         (True, True, RunState.WAITING, "its keeper was killed; it had written through"),
-        (True, None, RunState.WAITING, "whether it had written through the gateway is not known"),
+        (True, None, RunState.WAITING, "whether it had an effect outside is not known"),
         (True, False, RunState.QUEUED, "its keeper was killed"),
         (False, None, RunState.QUEUED, "its keeper was killed"),
         (False, True, RunState.WAITING, "it had written through the gateway"),

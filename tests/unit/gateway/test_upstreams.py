@@ -1,4 +1,4 @@
-"""C2 and C3: names with two readings are no names, and what is not public is not spoken to."""
+"""C2 and C3: names with two readings are no names, and what is not public is is not allowed."""
 
 import pytest
 

@@ -1,13 +1,26 @@
-"""The keeper as one file: put together from its parts, without Rota."""
+"""The compiled keeper, and what it is started with."""
+
+from __future__ import annotations
 
 import ast
+import resource
 import subprocess
 import threading
 from collections import Counter
 from pathlib import Path
 
-from rota.keeper import build as keeper_build
-from rota.keeper.build import PACKAGE, PARTS, build_keeper, certain_kill
+import pytest
+
+from rota.keeper import build_keeper as keeper_build
+from rota.keeper.build import (
+    MAX_FILES,
+    PACKAGE,
+    PARTS,
+    build_keeper,
+    certain_kill,
+    default_file_limit,
+    raise_file_limit,
+)
 from rota.ports.executor import ProcessTreeMode
 
 
@@ -102,3 +115,28 @@ def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatc
         thread.join()
     assert most == 1
     assert all(list(folder.glob("*.pyc")) for folder in folders)
+
+
+# open files
+
+
+@pytest.fixture
+def hard():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    default_file_limit.cache_clear()
+    yield before[1]
+    default_file_limit.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_daemon_may_open_more_than_usual(hard):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    raise_file_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MAX_FILES), hard)
+    assert default_file_limit() == 256
+
+
+def test_who_may_open_as_many_already_takes_no_more(hard):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_file_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)

@@ -21,6 +21,7 @@ from rota.rules.checks import (
     findings_to_json,
 )
 from rota.rules.json_schema import check_schema, schema_errors
+from tests.tools.plugins import EXECUTORS
 
 
 def found(check, result, tools=()):
@@ -99,7 +100,7 @@ URL = [{"url": "https://a.example/"}]
 )
 def test_a_check_carries_nothing_out_from_behind_walls(site, role, allowed):
     try:
-        check_done({**site, "checks": URL}, TaskKind.AGENT, role)
+        check_done({**site, "checks": URL}, TaskKind.AGENT, role, EXECUTORS)
     except Invalid as refused:
         assert not allowed
         assert "have no open network" in str(refused)

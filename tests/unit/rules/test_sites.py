@@ -6,6 +6,7 @@ from rota.errors import Invalid, NotPermitted
 from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.rules.task_spec import site_of
+from tests.tools.plugins import EXECUTORS
 
 IMAGE = "python@sha256:" + "0" * 64
 
@@ -26,7 +27,13 @@ IMAGE = "python@sha256:" + "0" * 64
         (
             {"executor": "container", "image": IMAGE, "network": "open"},
             SpaceRole.MAIN,
-            Site(executor="container", isolated=True, image=IMAGE, network=NetworkAccess.OPEN),
+            Site(
+                executor="container",
+                isolated=True,
+                image=IMAGE,
+                network=NetworkAccess.OPEN,
+                own_network=True,
+            ),
         ),
         (
             {"mounts": ["/a", "/b:rw", "/c:ro"]},
@@ -44,7 +51,7 @@ IMAGE = "python@sha256:" + "0" * 64
     ],
 )
 def test_a_task_runs_where_it_says_or_where_it_is_usual(spec, role, site):
-    assert site_of(spec, role) == site
+    assert site_of(spec, role, EXECUTORS) == site
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_a_task_runs_where_it_says_or_where_it_is_usual(spec, role, site):
 )
 def test_what_does_not_go_together_is_refused(spec, field):
     with pytest.raises(Invalid) as refused:
-        site_of(spec, SpaceRole.MAIN)
+        site_of(spec, SpaceRole.MAIN, EXECUTORS)
     assert refused.value.field == field
 
 
@@ -76,12 +83,12 @@ def test_what_does_not_go_together_is_refused(spec, field):
 )
 def test_a_member_stays_behind_walls(spec):
     with pytest.raises(NotPermitted):
-        site_of(spec, SpaceRole.MEMBER)
+        site_of(spec, SpaceRole.MEMBER, EXECUTORS)
 
 
 def test_a_member_cannot_take_the_walls_of_a_pane_away():
     with pytest.raises(Invalid, match="always isolated"):
-        site_of({"executor": "tmux", "isolate": False}, SpaceRole.MEMBER)
+        site_of({"executor": "tmux", "isolate": False}, SpaceRole.MEMBER, EXECUTORS)
 
 
 @pytest.mark.parametrize(
@@ -103,4 +110,4 @@ def test_a_member_cannot_take_the_walls_of_a_pane_away():
 )
 def test_what_no_door_has_looked_at_is_refused_in_one_sentence(spec):
     with pytest.raises(Invalid):
-        site_of(spec, SpaceRole.MAIN)
+        site_of(spec, SpaceRole.MAIN, EXECUTORS)

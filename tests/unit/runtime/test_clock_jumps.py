@@ -113,7 +113,7 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
     assert await codes(bench) == ["clock_returned", "slots_passed_over"]
     (_, (_, told)) = await warned(bench)
     command = told.partition(": ")[2]
-    assert told.startswith("3 slots of job passed over")
+    assert told.startswith("3 slots of job skipped")
     why = explain(await load_facts(bench.store, task, None), ZoneInfo("UTC"))
     assert any(command in note for note in why.notes)
     words = command.split()

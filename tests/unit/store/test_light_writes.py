@@ -20,7 +20,7 @@ from rota.store.sqlite import database as store_module
 from rota.store.sqlite.connection import EVENTS_GAP
 from rota.store.sqlite.database import SqliteDatabase
 from rota.store.views import list_run_output
-from tests.contract.store.keeping import kept_for, said
+from tests.contract.store.test_attempts import kept_for, said
 from tests.tools.store_bench import Bench
 
 SESSION = AgentSessionRef("codex", "s-1")

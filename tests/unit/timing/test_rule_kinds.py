@@ -108,7 +108,7 @@ def test_the_generation_is_part_of_interval_and_once_keys() -> None:
 def test_an_impossible_interval_is_refused(interval: str | timedelta) -> None:
     with pytest.raises(Invalid) as caught:
         every(interval, anchor=NOW)
-    assert caught.value.field == "interval"
+    assert caught.value.field == "every"
 
 
 def test_an_anchor_needs_a_zone() -> None:

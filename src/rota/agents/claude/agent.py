@@ -15,6 +15,8 @@ from rota.model.threads import ThreadMessage
 from rota.ports.agent import (
     AGENT_API_SERVER,
     AgentCapabilities,
+    AgentPlugin,
+    AgentSettings,
     AgentWorkspace,
     McpServer,
     PreparedProgram,
@@ -62,6 +64,7 @@ class ClaudeAgent:
         envelope=True,
         mcp=True,
         variables=VARIABLES,
+        requires=("claude",),
     )
 
     def check(self, spec: AgentSpec) -> None:
@@ -108,6 +111,9 @@ class ClaudeAgent:
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message in a line of its input."""
         return message_id_in(parse(line) or {})
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: ClaudeAgent(), default=True, settings=AgentSettings)
 
 
 def _input(prompt: str, workspace: AgentWorkspace) -> bytes:

@@ -11,7 +11,14 @@ from rota.agents.shared import capabilities
 from rota.agents.shared.capabilities import environment
 from rota.model.agents import AgentSpec
 from rota.model.programs import Program
-from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer, PreparedProgram
+from rota.ports.agent import (
+    AgentCapabilities,
+    AgentPlugin,
+    AgentSettings,
+    AgentWorkspace,
+    McpServer,
+    PreparedProgram,
+)
 
 BASE_URL = "OPENAI_BASE_URL"
 """Codex does not read this variable itself."""
@@ -34,6 +41,7 @@ class CodexAgent:
         envelope=True,
         mcp=True,
         variables=VARIABLES,
+        requires=("codex",),
     )
 
     def check(self, spec: AgentSpec) -> None:
@@ -63,6 +71,9 @@ class CodexAgent:
         return CodexReader(
             workspace.redactor, resumed=workspace.session is not None, used=workspace.used
         )
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: CodexAgent(), settings=AgentSettings)
 
 
 def _arguments_for(spec: AgentSpec, workspace: AgentWorkspace) -> Iterator[str]:

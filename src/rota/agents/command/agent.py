@@ -16,8 +16,15 @@ from rota.agents.shared.stream import count, parse
 from rota.errors import Invalid
 from rota.model.agents import AgentSpec, PromptInput
 from rota.model.programs import Program
+from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
-from rota.ports.agent import AgentCapabilities, AgentWorkspace, PreparedProgram, WorkspaceFile
+from rota.ports.agent import (
+    AgentCapabilities,
+    AgentPlugin,
+    AgentWorkspace,
+    PreparedProgram,
+    WorkspaceFile,
+)
 from rota.rules.prompts import message_files
 from rota.rules.task_spec import is_call
 
@@ -147,6 +154,10 @@ class ScriptAgent(CommandAgent):
     def reader(self, spec: AgentSpec, workspace: AgentWorkspace, /) -> CommandReader:
         """Return a reader of its output that does not look for errors of providers."""
         return CommandReader(spec.output, workspace.redactor, has_provider=False)
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: CommandAgent())
+SCRIPTS = AgentPlugin(make=lambda _settings: ScriptAgent(), kind=TaskKind.SCRIPT)
 
 
 @cache

@@ -10,7 +10,14 @@ from rota.agents.shared.capabilities import environment
 from rota.model.agents import AgentSpec
 from rota.model.programs import Program
 from rota.model.threads import ThreadMessage
-from rota.ports.agent import AgentCapabilities, AgentWorkspace, PreparedProgram, WorkspaceFile
+from rota.ports.agent import (
+    AgentCapabilities,
+    AgentPlugin,
+    AgentSettings,
+    AgentWorkspace,
+    PreparedProgram,
+    WorkspaceFile,
+)
 
 FIXED_VARIABLES = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
 VARIABLES = frozenset(
@@ -36,6 +43,7 @@ class PiAgent:
         resume=True,
         envelope=True,
         variables=VARIABLES,
+        requires=("pi",),
     )
 
     def check(self, spec: AgentSpec) -> None:
@@ -71,6 +79,9 @@ class PiAgent:
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message in a line of its input."""
         return pi_reader.steered_message_id(line)
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: PiAgent(), settings=AgentSettings)
 
 
 def _input(prompt: str, workspace: AgentWorkspace) -> bytes:

@@ -82,7 +82,9 @@ def _program(agent: str, capabilities: AgentCapabilities, spec: AgentSpec) -> No
         _match_all("variables", spec.variables, NAME, "write names of variables")
         return
     if spec.program:
-        raise Invalid("command", spec.program[0], f"only the agent command takes one, not {agent}")
+        raise Invalid(
+            "command", spec.program[0], f"the agent {agent} takes no program: leave it out"
+        )
     if spec.variables:
         raise Invalid("variables", spec.variables[0], f"the agent {agent} has a fixed list of them")
     if spec.prompt_by is not PromptInput.STDIN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from rota.model.notifications import Delivery
+from rota.ports.channel import ChannelPlugin
 
 log = logging.getLogger(__name__)
 
@@ -22,3 +23,6 @@ class LogChannel:
         if delivery.files:
             fields["files"] = [file.name for file in delivery.files]
         log.info("message.sent", extra=fields)
+
+
+PLUGIN = ChannelPlugin(make=lambda _settings: LogChannel())

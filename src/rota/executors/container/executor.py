@@ -13,6 +13,8 @@ from rota.executors.container.engine import (
     LABEL,
     VERSION_COMMANDS,
     ContainerEngine,
+    ContainerSettings,
+    find_engine,
     mount_arguments,
     outdated_runtime,
     pinned_image,
@@ -20,12 +22,21 @@ from rota.executors.container.engine import (
 )
 from rota.executors.container.seccomp import ARCHITECTURES, profile
 from rota.executors.container.sidecar import import_image, sidecar_arguments, trial_arguments
-from rota.executors.shared.mounts import MountAllowlist, SystemFolders, program_variables
+from rota.executors.shared.mounts import (
+    MountAllowlist,
+    SystemFolders,
+    load_mounts,
+    program_variables,
+)
 from rota.executors.shared.resource_limits import keeper_limits
 from rota.keeper.build import Interpreter
-from rota.model.programs import LimitEnforcement, Program
+from rota.model.executors import ExecutorCapabilities, Isolation
+from rota.model.programs import LimitEnforcement, Program, Site
+from rota.model.spaces import SpaceRole
 from rota.ports.executor import (
     ExecutionSpec,
+    ExecutorHost,
+    ExecutorPlugin,
     KeeperSpec,
     MissingRequirement,
     ProcessTreeMode,
@@ -99,6 +110,12 @@ class ContainerExecutor:
         told = self._ask(*VERSION_COMMANDS.get(self._engine.kind, ("version",)), tolerant=True)
         return outdated_runtime(self._engine, told)
 
+    def admit(self, site: Site, role: SpaceRole) -> None:
+        """Refuse an image that is not named by digest, and mounts that are not allowed."""
+        pinned_image(self._engine, site.image)
+        for share in site.mounts:
+            self._mounts.share(share, role)
+
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
         """Return that the engine enforces all limits, or does not start."""
         return dict.fromkeys(LIMIT_FIELDS, LimitEnforcement.TOGETHER)
@@ -162,3 +179,16 @@ class ContainerExecutor:
         if done.returncode and not tolerant:
             raise Unavailable(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")
+
+
+def _make(settings: ContainerSettings, host: ExecutorHost) -> ContainerExecutor:
+    mounts = load_mounts(host.home, host.mounts)
+    engine = find_engine(settings, host.environment)
+    return ContainerExecutor(Interpreter.running(), mounts, engine)
+
+
+PLUGIN = ExecutorPlugin(
+    make=_make,
+    capabilities=ExecutorCapabilities(isolation=Isolation.ALWAYS, image=True, own_network=True),
+    settings=ContainerSettings,
+)

@@ -13,14 +13,24 @@ from rota.executors.shared.mounts import environment
 from rota.executors.shared.resource_limits import (
     CgroupHierarchy,
     enforced_limits,
+    find_hierarchy,
     keeper_limits,
     limit_arguments,
     limited_separately,
     remove_cgroup,
 )
-from rota.keeper.build import Interpreter
-from rota.model.programs import LimitEnforcement, Program
-from rota.ports.executor import ExecutionSpec, KeeperSpec, MissingRequirement, ProcessTreeMode
+from rota.keeper.build import Interpreter, can_use_namespaces
+from rota.model.executors import ExecutorCapabilities
+from rota.model.programs import LimitEnforcement, Program, Site
+from rota.model.spaces import SpaceRole
+from rota.ports.executor import (
+    ExecutionSpec,
+    ExecutorHost,
+    ExecutorPlugin,
+    KeeperSpec,
+    MissingRequirement,
+    ProcessTreeMode,
+)
 
 START = str(Path(exec_program.__file__))
 
@@ -46,6 +56,9 @@ class ProcessExecutor:
         """Return the limits that no cgroup enforces."""
         return limited_separately(self._hierarchy, "pids", "memory", "cpu")
 
+    def admit(self, site: Site, role: SpaceRole) -> None:
+        """Admit every site: without isolation there are no mounts and no image."""
+
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has no walls
         """Return how limits are enforced."""
         return enforced_limits(self._hierarchy, counts_alone=self._counts_alone)
@@ -57,7 +70,8 @@ class ProcessExecutor:
         """
         if room.isolated:
             raise Unavailable(
-                "process has no isolation: choose sandbox or container, or run without isolation"
+                f"{self.name} does not isolate programs: choose another executor, or run without "
+                "isolation"
             )
         if room.bounds == keeper_limits(room.bounds) and not self._needs_group:
             plain = replace(command, env=environment(command, room))
@@ -75,3 +89,14 @@ class ProcessExecutor:
         """Remove the attempt's cgroup."""
         if self._hierarchy:
             remove_cgroup(self._hierarchy, spec.name)
+
+
+def _make(_settings: object, _host: ExecutorHost) -> ProcessExecutor:
+    python = Interpreter.running()
+    certain = can_use_namespaces(python)
+    return ProcessExecutor(python, hierarchy=find_hierarchy(), certain_kill=certain)
+
+
+PLUGIN = ExecutorPlugin(
+    make=_make, capabilities=ExecutorCapabilities(default_for=frozenset({SpaceRole.MAIN}))
+)

@@ -21,22 +21,32 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.sandbox.seccomp import MACHINES, filter_for
 from rota.executors.shared import exec_program, port_forward
-from rota.executors.shared.mounts import Mount, MountAllowlist, SystemFolders, environment
+from rota.executors.shared.mounts import (
+    Mount,
+    MountAllowlist,
+    SystemFolders,
+    environment,
+    load_mounts,
+)
 from rota.executors.shared.resource_limits import (
     CgroupHierarchy,
     enforced_limits,
+    find_hierarchy,
     limit_arguments,
     limited_separately,
     remove_cgroup,
 )
 from rota.keeper.build import Interpreter
 from rota.keeper.paths import steps_below
-from rota.model.programs import MIB, LimitEnforcement, NetworkAccess, Program
+from rota.model.executors import ExecutorCapabilities, Isolation
+from rota.model.programs import MIB, LimitEnforcement, NetworkAccess, Program, Site
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import (
     SEARCH_PATH,
     EgressSocket,
     ExecutionSpec,
+    ExecutorHost,
+    ExecutorPlugin,
     KeeperSpec,
     MissingRequirement,
     ProcessTreeMode,
@@ -98,6 +108,11 @@ class SandboxExecutor:
         unbounded = os.geteuid() == 0 and "pids" not in held
         missing = self._try_out() or ([UNBOUNDED] if unbounded else [])
         return missing or limited_separately(self._hierarchy, "memory", "cpu")
+
+    def admit(self, site: Site, role: SpaceRole) -> None:
+        """Refuse mounts that are not allowed."""
+        for share in site.mounts:
+            self._mounts.share(share, role)
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
         """Return how limits are enforced."""
@@ -378,3 +393,16 @@ def start_programs(
 def final_arguments(command: Program) -> list[str]:
     """Return the last arguments: the root becomes read-only, and the working folder."""
     return ["--remount-ro", "/", "--chdir", os.path.normpath(command.cwd)]
+
+
+def _make(_settings: object, host: ExecutorHost) -> SandboxExecutor:
+    mounts = load_mounts(host.home, host.mounts)
+    return SandboxExecutor(Interpreter.running(), mounts, hierarchy=find_hierarchy())
+
+
+PLUGIN = ExecutorPlugin(
+    make=_make,
+    capabilities=ExecutorCapabilities(
+        isolation=Isolation.ALWAYS, default_for=frozenset({SpaceRole.MEMBER})
+    ),
+)

@@ -113,6 +113,34 @@ class MountAllowlist:
         return list(sorted_out.values())
 
 
+MOUNTS = "mounts.toml"
+
+
+def load_mounts(home: Path, listed: Path | None) -> MountAllowlist:
+    """Return the folders that programs may mount: their own, and those of the operator's list.
+
+    Rota's home is never allowed: it contains the database, the keys and this list.
+    """
+    own = (
+        AllowedMount(folder=str(home / "spaces"), own=True),
+        AllowedMount(folder=str(home / "keepers" / "rooms"), write=False, own=True),
+        AllowedMount(folder=str(home / "keepers" / "mailboxes"), own=True),
+    )
+    path = listed or home / MOUNTS
+    if listed is None and not path.exists():
+        return MountAllowlist(own)
+    if steps_below(str(home.resolve() / "spaces"), str(path.resolve())) is not None:
+        raise Invalid("mounts", str(path), "move it out of `spaces`, where programs write")
+    allowed = read_mounts(path).folders
+    for entry in allowed:
+        real = os.path.realpath(entry.folder)
+        for one, other in ((real, str(home.resolve())), (str(home.resolve()), real)):
+            if steps_below(one, other) is not None:
+                advice = "name folders outside of Rota's home that do not contain it"
+                raise Invalid("mounts", entry.folder, advice)
+    return MountAllowlist((*own, *allowed))
+
+
 def read_mounts(path: Path) -> MountAllowlist:
     """Read an allowlist of `[[mount]]` tables; raise Invalid if the file cannot be trusted."""
     try:

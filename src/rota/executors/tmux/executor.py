@@ -13,12 +13,16 @@ from dataclasses import dataclass, replace
 from rota.errors import Invalid, NotFound, NotPermitted, Unavailable
 from rota.executors.tmux.pane_process import MAX_SOCKET_PATH, SESSION, SOCKET
 from rota.keeper.build import Interpreter
-from rota.model.programs import LimitEnforcement, Program
+from rota.model.executors import ExecutorCapabilities, Isolation
+from rota.model.programs import LimitEnforcement, Program, Site
+from rota.model.spaces import SpaceRole
 from rota.model.text import clean
 from rota.ports.executor import (
     SEARCH_PATH,
     ExecutionSpec,
     Executor,
+    ExecutorHost,
+    ExecutorPlugin,
     KeeperSpec,
     MissingRequirement,
     refuse,
@@ -64,8 +68,14 @@ class TmuxExecutor:
                 missing = [
                     MissingRequirement("tmux 3.3", f"{self._tmux()} is {told.strip()}", "update it")
                 ]
-        walls = [replace(each, needed=False) for each in self._walled.check()]
+        walls = [
+            replace(each, needed=False, isolation=each.needed) for each in self._walled.check()
+        ]
         return list(dict.fromkeys([*missing, *self._plain.check(), *walls]))
+
+    def admit(self, site: Site, role: SpaceRole) -> None:
+        """Check the site with the executor that runs the program."""
+        (self._walled if site.isolated else self._plain).admit(site, role)
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:
         """Return how the underlying executor enforces limits."""
@@ -174,3 +184,15 @@ class Pane:
     def _must(self, *words: str, given: bytes = b"") -> None:
         if self._ask(*words, given=given).returncode:
             raise NotFound("pane", self.state, "the program has ended")
+
+
+def _make(_settings: object, host: ExecutorHost) -> TmuxExecutor:
+    plain, walled = host.default(SpaceRole.MAIN), host.default(SpaceRole.MEMBER)
+    return TmuxExecutor(Interpreter.running(), plain=plain, walled=walled)
+
+
+PLUGIN = ExecutorPlugin(
+    make=_make,
+    capabilities=ExecutorCapabilities(isolation=Isolation.OPTIONAL, terminal=True),
+    terminal=Pane,
+)

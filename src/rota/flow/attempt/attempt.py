@@ -176,7 +176,7 @@ UNTOLD = {
 WROTE = {
     True: "; it had written through the gateway",
     False: "",
-    None: "; whether it had written through the gateway is not known",
+    None: "; whether it had an effect outside is not known",
 }
 WITHOUT_WORDS = "It asks for an answer without saying what about."
 NOT_RUN = frozenset(
@@ -374,9 +374,14 @@ async def read_result(
         reader.feed(line)
 
 
-def has_written(yard: KeeperHome, kept: KeptAttempt) -> bool | None:
-    """Return whether an attempt has written through the gateway; None if unknown."""
+def has_written(yard: KeeperHome, kept: KeptAttempt, *, unseen: bool) -> bool | None:
+    """Return whether an attempt has written outside; None if unknown.
+
+    With `unseen` it could do so without the gateway.
+    """
     seen = yard.has_written(kept)
+    if unseen:
+        return seen or None
     return seen if seen is not None or kept.writes else False
 
 

@@ -11,18 +11,20 @@ from typing import Any, NamedTuple, NoReturn
 from rota.errors import Invalid, Unavailable
 from rota.model.agents import AgentSpec, OutputFormat
 from rota.model.attempts import ASKING, MAX_RESULT_BYTES, Assignment
+from rota.model.executors import ExecutorRegistry, one_of
 from rota.model.json import encode
 from rota.model.programs import MIB, ResourceLimits, Site
 from rota.model.runs import Lease
 from rota.model.schedules import StoredSchedule
 from rota.model.spaces import SpaceRole
-from rota.model.tasks import Pool, TaskKind
+from rota.model.tasks import Pool, Task, TaskKind
 from rota.model.text import clean
 from rota.model.threads import READER
 from rota.ports.agent import AGENT_API_SERVER, Agent, AgentWorkspace, McpServer
 from rota.ports.host import AgentApiAddress, AttemptTokens
 from rota.ports.keeper import KeeperHome
-from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, read_agent_spec, site_of
+from rota.rules.checks import can_reach_outside
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, read_agent_spec, site_in, site_of
 from rota.store.store import Store, until_available
 from rota.store.tasks import find_space, list_schedules
 from rota.store.views import get_run
@@ -38,6 +40,10 @@ class PreparedAttempt(NamedTuple):
     bounds: ResourceLimits
     site: Site
     role: SpaceRole
+
+    def is_open_agent(self, task: Task) -> bool:
+        """Whether its agent could do anything outside without Rota knowing of it."""
+        return task.kind is TaskKind.AGENT and can_reach_outside(self.site)
 
 
 def add_agent_api(room: AgentWorkspace, way: AgentApiAddress, *, tools: bool) -> AgentWorkspace:
@@ -74,6 +80,7 @@ class AttemptPreparer:
         usual_agent: str,
         offered: Mapping[str, str],
         usual: ResourceLimits,
+        executors: ExecutorRegistry,
         passes: AttemptTokens | None = None,
     ) -> None:
         self._store = store
@@ -82,6 +89,7 @@ class AttemptPreparer:
         self._usual_agent = usual_agent
         self._usual = usual
         self._offered = offered
+        self._executors = executors
         self._passes = passes
         self._roles: dict[str, SpaceRole] = {}
 
@@ -94,9 +102,9 @@ class AttemptPreparer:
         if assignment.kept is None:
             agent.check(wish)
         role = await self._role(assignment.task.space)
-        site = site_of(assignment.task.spec, role)
+        site = site_of(assignment.task.spec, role, self._executors)
         if assignment.kept is not None:
-            site = replace(site, executor=assignment.kept.executor)
+            site = site_in(site, assignment.kept.executor, self._executors)
         schedule = await find_schedule_of_run(self._store, assignment.lease)
         ids = identity_variables(assignment, None if schedule is None else schedule.name)
         room = self._yard.make_workspace(assignment, site, self._offered, ids)
@@ -112,8 +120,7 @@ class AttemptPreparer:
         name = began or agent_name(assignment, self._usual_agent)
         agent = self._agents.get(name)
         if agent is None:
-            known = ", ".join(sorted(self._agents))
-            raise Unavailable(f"no agent {name!r} is known here: there are {known}")
+            raise Unavailable(f"no agent {name!r} is known here: there are {one_of(self._agents)}")
         return agent
 
     async def _role(self, space: str) -> SpaceRole:
@@ -228,7 +235,7 @@ def _whole(spec: Mapping[str, Any], name: str) -> int | None:
     return None if said is None else int(said)
 
 
-SCRIPT = "script"
+SCRIPT = TaskKind.SCRIPT.value
 """The agent of scripts."""
 LONGEST_METADATA = 64 * 1024
 """Linux limits an environment variable to 128 KiB."""

@@ -69,6 +69,7 @@ from rota.model.attempts import (
     Relaunch,
 )
 from rota.model.budgets import NO_PRICES, Prices
+from rota.model.executors import ExecutorRegistry
 from rota.model.heartbeats import AttemptSample
 from rota.model.programs import ResourceLimits
 from rota.model.tasks import TaskKind
@@ -109,6 +110,7 @@ class AttemptRunner:
         holder: Callable[[], str],
         chance: Random,
         *,
+        executors: ExecutorRegistry,
         usual_agent: str,
         offered: Mapping[str, str],
         usual: ResourceLimits = USUAL,
@@ -126,7 +128,9 @@ class AttemptRunner:
         self._yard = yard
         self._holder = holder
         self._chance = chance
-        self._readying = AttemptPreparer(store, yard, agents, usual_agent, offered, usual, passes)
+        self._readying = AttemptPreparer(
+            store, yard, agents, usual_agent, offered, usual, executors, passes
+        )
         self._offering = MessageDelivery(store, mailboxes, yard)
         self._minding = minding = ProgramControl(yard)
         self._listening = OutputFollower(store, yard, minding, self._leave, self._offering.heard)
@@ -297,7 +301,8 @@ class AttemptRunner:
             asked = await is_waiting_for_answer(self._store, kept)
             if pause is None or asked:
                 report = attempt_report(ending, verdict, kind, ready.bounds)
-                wrote = partial(has_written, self._yard, kept)
+                unseen = ready.is_open_agent(going.assignment.task)
+                wrote = partial(has_written, self._yard, kept, unseen=unseen)
                 report = explain_loss(report, self._watch.ended.get(kept.run_id), wrote)
                 report = requeue_until_lifted(report, verdict, going.assignment, self._store.now())
                 report = explain_failure(report, broken)
@@ -336,7 +341,7 @@ class AttemptRunner:
             session=session,
             gate=going.gate,
             agent=ready.agent.name,
-            writes=ready.room.writes,
+            writes=ready.room.writes or ready.is_open_agent(assignment.task),
         )
         files = self._posting.files(assignment, kept)
         told = await self._trying.told(assignment, ready, going.holder, session, files)

@@ -106,7 +106,7 @@ class AttemptRequestContext:
     run: Run
     task: Task
     speaker: AttemptRef
-    channels: tuple[str, ...] = ()
+    channels: Sequence[str] = ()
     """The available channels; empty if unknown."""
     keep: Callable[[Telling], None] = _keep_nothing
     """Stores the answer in the transaction of the change."""
@@ -116,7 +116,7 @@ async def load_attempt_context(
     store: Store,
     caller: Caller,
     held: AttemptIdentity,
-    channels: tuple[str, ...] = (),
+    channels: Sequence[str] = (),
     keep: Callable[[Telling], None] = _keep_nothing,
 ) -> AttemptRequestContext:
     """Load the context of an attempt; raise Fenced if it is no longer current."""

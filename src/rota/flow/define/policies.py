@@ -2,51 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from rota.errors import Invalid
 from rota.model.agents import SessionContext
-from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Policy, Pool, Retry, TaskKind
+from rota.model.tasks import (
+    MAX_ATTEMPTS,
+    MAX_CATCH_UP,
+    MAX_FAILURES,
+    MAX_PRIORITY,
+    CatchUp,
+    Overlap,
+    Policy,
+    Retry,
+    TaskKind,
+)
 from rota.ports.agent import AgentRegistry
 from rota.rules.notifications import MAX_PROGRESS
 from rota.rules.task_spec import AGENT_FIELDS, CHEAPER_MODEL, read_agent_spec, read_session_context
 from rota.timing.durations import parse_duration
 
-LONGEST = timedelta(days=366)
-MOST_ATTEMPTS = 1_000
-MOST_CATCH_UP = 1_000
-HIGHEST_PRIORITY = 1_000_000
-MAX_WORD = 128
+MAX_LENGTH = timedelta(days=366)
+MAX_NAME = 128
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "retry.attempts": (1, MAX_ATTEMPTS),
+    "retry.factor": (1.0, 100.0),
+    "retry.jitter": (0.0, 10.0),
+    "priority": (-MAX_PRIORITY, MAX_PRIORITY),
+    "catch_up.cap": (1, MAX_CATCH_UP),
+    "disable_after": (0, MAX_FAILURES),
+    "progress": (0, MAX_PROGRESS),
+}
+"""The smallest and the largest number that a policy may have in a field."""
+MAY_BE_ZERO = frozenset({"catch_up.pace"})
 
 
 def check_policy(policy: Policy) -> None:
     """Refuse an invalid policy, naming the field and a correction."""
-    retry = policy.retry
-    _between("retry.attempts", retry.attempts, 1, MOST_ATTEMPTS)
-    _check_duration("retry.base", retry.base)
-    _check_duration("retry.cap", retry.cap)
-    _between("retry.factor", retry.factor, 1.0, 100.0)
-    _between("retry.jitter", retry.jitter, 0.0, 10.0)
-    for name in ("timeout", "idle_timeout", "grace", "deadline"):
-        _check_optional_duration(name, getattr(policy, name))
-    _check_optional_duration("retry.max_age", retry.max_age)
-    _between("priority", policy.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
-    _between("catch_up.cap", policy.catch_up.cap, 1, MOST_CATCH_UP)
-    _check_duration("catch_up.window", policy.catch_up.window)
-    _between("disable_after", policy.disable_after, 0, MOST_ATTEMPTS)
-    _between("progress", policy.progress, 0, MAX_PROGRESS)
+    for field, value in _values(policy):
+        if field in BOUNDS:
+            _check_number(field, value, *BOUNDS[field])
+        elif isinstance(value, timedelta) and (value or field not in MAY_BE_ZERO):
+            _check_length(field, value)
     for name in ("lane", "group"):
         word = getattr(policy, name)
-        if word is not None and not (0 < len(word) <= MAX_WORD and word.isprintable()):
-            raise Invalid(name, word, f"use 1 to {MAX_WORD} printable characters")
+        if word is not None and not (0 < len(word) <= MAX_NAME and word.isprintable()):
+            raise Invalid(name, word, f"use 1 to {MAX_NAME} printable characters")
     if policy.deliver_to is not None and not policy.deliver_to.partition(":")[0]:
         raise Invalid(
             "deliver_to", policy.deliver_to, "write it as channel:target, for example log:"
         )
+
+
+def _values(policy: Policy) -> Iterator[tuple[str, Any]]:
+    for name in HINTS[Policy]:
+        value = getattr(policy, name)
+        if type(value) in HINTS:
+            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in HINTS[type(value)])
+        else:
+            yield name, value
 
 
 def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
@@ -71,19 +89,14 @@ def check_timeouts(policy: Policy, kind: TaskKind) -> None:
         raise Invalid("grace", policy.grace, "only programs support this: leave it out")
 
 
-def _between(field: str, value: float, least: float, most: float) -> None:
+def _check_number(field: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
         raise Invalid(field, value, f"must be from {least:g} to {most:g}")
 
 
-def _check_duration(field: str, value: timedelta) -> None:
-    if not timedelta() < value <= LONGEST:
+def _check_length(field: str, value: timedelta) -> None:
+    if not timedelta() < value <= MAX_LENGTH:
         raise Invalid(field, value, "must be longer than 0 s and at most 366 days")
-
-
-def _check_optional_duration(field: str, value: timedelta | None) -> None:
-    if value is not None:
-        _check_duration(field, value)
 
 
 OF_PROGRAMS = frozenset({"output"})
@@ -128,63 +141,66 @@ def _with_model(agents: AgentRegistry, agent: str, spec: Mapping[str, Any]) -> M
     return {**spec, CHEAPER_MODEL: low}
 
 
-Choice = TypeVar("Choice", bound=StrEnum)
-
-NAMES = tuple(f.name for f in fields(Policy))
+HINTS: Mapping[type, Mapping[str, Any]] = {
+    kind: get_type_hints(kind) for kind in (Policy, Retry, CatchUp)
+}
+"""The types of the fields of a policy and of its parts."""
+TYPE_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+SHORT = {Retry: "attempts", CatchUp: "mode"}
+"""The field of a part that a plain value stands for."""
 
 
 def policy_from(options: Mapping[str, object], base: Policy | None = None) -> Policy:
     """Return a policy with these options; refuse unknown ones."""
-    changes: dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in NAMES:
-            raise Invalid(name, value, f"unknown option; the options are {', '.join(NAMES)}")
-        changes[name] = _read(name, value)
-    policy = replace(base or Policy(), **changes)
+    policy = _replaced(base or Policy(), options)
     check_policy(policy)
     return policy
 
 
-def _read(name: str, value: object) -> object:
-    match name:
-        case "timeout" | "idle_timeout" | "grace" | "deadline":
-            return _read_duration(name, value)
-        case "pool":
-            return None if value is None else _choice(Pool, name, value)
-        case "overlap":
-            return None if value is None else _choice(Overlap, name, value)
-        case "on_lost":
-            return _choice(OnLost, name, value)
-        case "retry":
-            return _retry(value)
-        case "catch_up":
-            return _catch_up(value)
-        case _:
-            return value
+Part = TypeVar("Part", bound=Policy | Retry | CatchUp)
 
 
-def _read_duration(name: str, value: object) -> timedelta | None:
-    if value is None or isinstance(value, timedelta):
+def _replaced(base: Part, options: Mapping[str, object], prefix: str = "") -> Part:
+    hints = HINTS[type(base)]
+    changes: dict[str, Any] = {}
+    for name, value in options.items():
+        field = prefix + name
+        if name not in hints:
+            raise Invalid(field, value, f"unknown option; the options are {', '.join(hints)}")
+        present = getattr(base, name)
+        if isinstance(present, Retry | CatchUp):
+            changes[name] = _part(field, present, value)
+        else:
+            changes[name] = _read(field, hints[name], value)
+    return replace(base, **changes)
+
+
+def _part(field: str, present: Retry | CatchUp, value: object) -> Retry | CatchUp:
+    if value is None or type(value) is type(present):
+        return value or present
+    given = value if isinstance(value, Mapping) else {SHORT[type(present)]: value}
+    return _replaced(present, given, f"{field}.")
+
+
+def _read(field: str, hint: object, value: object) -> object:
+    """Return a value as the type of its field; lengths of time and choices may be text."""
+    kinds = get_args(hint) or (hint,)
+    if value is None and type(None) not in kinds:
+        raise Invalid(field, None, "leave it out, or give a value")
+    kind = kinds[0]
+    if value is None or not isinstance(kind, type) or isinstance(value, kind):
         return value
-    return parse_duration(str(value), field=name)
+    if kind is timedelta:
+        return parse_duration(str(value), field=field)
+    if issubclass(kind, StrEnum):
+        return _choice(kind, field, value)
+    if kind is float and isinstance(value, int):
+        return float(value)
+    raise Invalid(field, value, f"give {TYPE_NAMES[kind]}")
 
 
-def _choice(kind: type[Choice], name: str, value: object) -> Choice:
+def _choice(kind: type[StrEnum], field: str, value: object) -> StrEnum:
     try:
         return kind(str(value))
     except ValueError:
-        raise Invalid(name, value, f"choose one of {', '.join(kind)}") from None
-
-
-def _retry(value: object) -> Retry:
-    if isinstance(value, Retry):
-        return value
-    if isinstance(value, int):
-        return Retry(attempts=value)
-    raise Invalid("retry", value, "give a Retry or the number of attempts")
-
-
-def _catch_up(value: object) -> CatchUp:
-    if isinstance(value, CatchUp):
-        return value
-    return CatchUp(mode=_choice(CatchUpMode, "catch_up", value))
+        raise Invalid(field, value, f"choose one of {', '.join(kind)}") from None

@@ -62,7 +62,7 @@ def build_rule(wish: ScheduleSpec, timezone: str, now: datetime, begun: datetime
     if rule.kind is RuleKind.INTERVAL and parse_duration(rule.expression) < wish.shortest:
         said = wish.words or wish.every
         shown = format_duration(said) if isinstance(said, timedelta) else said
-        raise Invalid("interval", shown, TOO_SHORT)
+        raise Invalid("every", shown, TOO_SHORT)
     return rule
 
 

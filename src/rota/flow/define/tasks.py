@@ -13,9 +13,10 @@ from rota.flow.define.schedules import ScheduleSpec, prepare_schedule
 from rota.flow.define.threads import check_claimed
 from rota.flow.lookup import check_line, check_name, check_new_name, get_task
 from rota.flow.task_changes import cancel_runs, disable, plan_due_then_list, retry_if_stale
+from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.instants import to_micros
 from rota.model.schedules import StoredSchedule
-from rota.model.tasks import After, NewTask, Policy, Pool, Task, TaskKind
+from rota.model.tasks import MAX_TITLE, After, NewTask, Policy, Pool, Task, TaskKind
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
@@ -27,7 +28,6 @@ from rota.store.tasks import find_space, find_task
 from rota.store.views import list_tasks
 from rota.store.workers import list_queued_runs, list_running_runs
 
-MAX_TITLE = 200
 CODE = "code"
 """The origin of tasks that a program declares; only that program changes their policy."""
 
@@ -50,6 +50,7 @@ async def put_task(
     schedule: str = "default",
     thread: str | None = None,
     stood: int | None = None,
+    executors: ExecutorRegistry = NO_EXECUTORS,
     channels: Sequence[str] = (),
     drops: str | None = None,
 ) -> Task:
@@ -68,7 +69,7 @@ async def put_task(
     check_timeouts(policy, kind)
     check_conversation(policy, spec or {})
     owner = await store.read(find_space, space)
-    check_done(spec or {}, kind, owner.role)
+    check_done(spec or {}, kind, owner.role, executors)
     found = await store.read(find_task, owner.id, name)
     _check_title(title, found)
     _check_standing(name, found, origin, replace=replace)

@@ -454,7 +454,7 @@ def ledger_text(
         case LedgerReason.COALESCED:
             return "coalesced", f"coalesced into {next_run(row.last_at)}"
         case LedgerReason.RESTORED:
-            why = "unknown: the slot was between a backup and its restore"
+            why = "it is unknown what ran between a backup and its restore"
             return "unknown", f"not caught up: {why} ({noted})"
         case LedgerReason.MISSED:
             return "missed", f"missed: found at {noted}, and the task does not catch up"
