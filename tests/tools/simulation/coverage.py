@@ -145,7 +145,7 @@ class Sometimes:
 
 
 MAX_LOSSES = 3
-REPLACED = "a newer slot took its place in the queue"
+REPLACED = "a newer slot replaced it in the queue"
 
 
 def walked(changes: Mapping[str, Sequence[Change]], commit: Commit) -> Iterator[str]:

@@ -89,7 +89,7 @@ async def test_what_only_isolated_programs_need_is_asked_of_them_alone(home):
     walls = MissingRequirement("bubblewrap", "/usr/bin", "install it", False, True)
     sites.try_out = lambda name: ExecutorTrial(sites.executors[name], [walls])
     await sites.admit(Site(executor="tmux"), SpaceRole.MAIN)
-    with pytest.raises(Unavailable, match="^tmux with isolation cannot be had here: bubblewrap"):
+    with pytest.raises(Unavailable, match="^tmux with isolation is not available on this machine: bubblewrap"):
         await sites.admit(Site(executor="tmux", isolated=True), SpaceRole.MAIN)
 
 
