@@ -17,7 +17,7 @@ from bench.kit import percentile, value
 from bench.measures.base import Bench
 from bench.table import Row
 from rota.gateway.client import GatewayClient
-from rota.gateway.upstreams import Upstream, allowed_in
+from rota.gateway.upstreams import Upstream, parse_allow
 from rota.keeper.build import Interpreter
 from rota.rules.redaction import Redactor
 
@@ -59,13 +59,13 @@ async def _measured(count: int) -> dict[str, Any]:
         gateway = _gateway(Path(folder), port)
         began = time.monotonic()
         token = gateway.token(1, 1)
-        await gateway.permit(
+        await gateway.grant(
             "1-1", token, upstreams=["models"], ended=f"{folder}/exit", port=None,
             requests_left=10**9, bytes_left=1 << 50, space=1, scope="run 1",
         )  # fmt: skip
         start = (time.monotonic() - began) * 1000
         pid = int((Path(folder) / "g" / "lock").read_text())
-        door = gateway.door("1-1")
+        door = gateway.socket_path("1-1")
 
         async def direct() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await asyncio.open_connection("127.0.0.1", port)
@@ -90,7 +90,7 @@ def _gateway(folder: Path, port: int) -> GatewayClient:
     python = Interpreter.running()
     known = Upstream(
         name="models", scheme="http", host="127.0.0.1", port=port, local=True,
-        allow=allowed_in("models", ["POST /v1/messages"]), headers=(("x-api-key", "real-key"),),
+        allow=parse_allow("models", ["POST /v1/messages"]), headers=(("x-api-key", "real-key"),),
         secret="models",
     )  # fmt: skip
     made = GatewayClient(
@@ -99,7 +99,7 @@ def _gateway(folder: Path, port: int) -> GatewayClient:
         {},
         lambda: [known],
     )
-    made.promise(time.clock_gettime(time.CLOCK_BOOTTIME) + 3600)
+    made.extend_lease(time.clock_gettime(time.CLOCK_BOOTTIME) + 3600)
     return made
 
 
@@ -155,5 +155,5 @@ def _redaction(count: int) -> float:
     line = json.dumps({"type": "assistant", "text": "lorem ipsum dolor sit amet " * 8})
     began = time.perf_counter()
     for _ in range(20_000):
-        redactor.text(line)
+        redactor.redact_text(line)
     return (time.perf_counter() - began) / 20_000 * 1e6

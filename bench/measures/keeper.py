@@ -130,12 +130,12 @@ def _tail(count: int, lines: int = 40) -> list[float]:
             attempt.pids()
         for _ in range(20):  # what was written while everybody started says nothing
             poll.poll(50)
-            attempts.wake.names()
+            attempts.wake.read_names()
         for each in made.values():
             each[1] = (each[0].folder / "out").stat().st_size
         while len(late) < count * lines and time.monotonic() < deadline:
             poll.poll(1000)
-            for name in attempts.wake.names():
+            for name in attempts.wake.read_names():
                 attempt, offset = made[name]
                 data = read_spool(attempt.folder, "out", offset, 1 << 16)
                 now = time.monotonic_ns()

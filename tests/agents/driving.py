@@ -16,12 +16,12 @@ from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.pi.agent import PiAgent
 from rota.model.agents import (
+    AgentEvent,
     AgentInputClosed,
     AgentInputRequested,
     AgentResult,
     AgentSpec,
     ProcessExit,
-    Said,
     StopReason,
 )
 from rota.model.threads import MessageState, ThreadMessage
@@ -50,7 +50,7 @@ class Told:
     """What came of one run."""
 
     lines: list[bytes]
-    said: list[Said]
+    said: list[AgentEvent]
     verdict: AgentResult
     end: ProcessExit
     argv: Sequence[str] = ()

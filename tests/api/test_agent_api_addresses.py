@@ -75,14 +75,14 @@ async def test_a_door_has_a_desk_beside_it_for_attempts_alone(home):
     async with open_store(settings) as store:
         passes = LocalAttemptTokens(home, store)
         async with open_http_api(settings, store, passes=passes) as url:
-            assert passes.way(LEASE, OPEN).url == f"{url}/mcp"
+            assert passes.address_for(LEASE, OPEN).url == f"{url}/mcp"
             path, key = home / "desk" / "mcp.sock", (home / "admin.key").read_text().strip()
             for where in ("/mcp", "/v1/tasks"):
                 status = await asyncio.to_thread(asked, path, where, key)
                 assert status == (401 if where == "/mcp" else 404)
-            token = passes.way(LEASE, WALLED).token
+            token = passes.address_for(LEASE, WALLED).token
             assert await asyncio.to_thread(asked, path, "/mcp", token) == 401
-        assert passes.way(LEASE, OPEN) is None
+        assert passes.address_for(LEASE, OPEN) is None
         assert not path.exists()
         before = url
         async with open_http_api(settings, store) as url:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from rota.api import asgi
-from rota.keeper.workspace import LocalArtifactStore, shelf_of
+from rota.keeper.workspace import LocalArtifactStore, artifacts_folder
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def shelf(door, home, artifacts):
     """The folder of a run of ann's."""
     door.ann.post("/v1/tasks", {"name": "job", "instructions": "Look."})
     run = door.ann.post("/v1/tasks/job/run-now").json["run"]
-    made = shelf_of(home / "spaces" / "ann", run)
+    made = artifacts_folder(home / "spaces" / "ann", run)
     artifacts.prepare(made, 1, anew=True)
     return made
 
@@ -109,7 +109,7 @@ def test_links_and_pipes_are_not_there(door, home, shelf):
 
 
 def test_only_so_many_are_handed_out_at_once(door, shelf, monkeypatch):
-    monkeypatch.setattr(asgi, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(asgi, "MAX_CONCURRENT", 0)
     (shelf / "x").touch()
     assert door.ann.get(path(shelf, "x")).status == 503
 

@@ -156,12 +156,12 @@ def test_f9_a_trusted_proxy_says_who_guesses(door, wrong):
 
 
 def test_f9_many_places_are_forgotten_before_they_fill_the_memory(door):
-    from rota.api.middleware import MOST_PLACES, LoginBackoff
+    from rota.api.middleware import MAX_PLACES, LoginBackoff
 
     backoff = LoginBackoff(door.clock.monotonic)
-    for n in range(MOST_PLACES + 100):
+    for n in range(MAX_PLACES + 100):
         backoff.failed(f"2001:db8:{n >> 16:x}:{n & 0xFFFF:x}::1")
-    assert len(backoff._places) == MOST_PLACES
+    assert len(backoff._places) == MAX_PLACES
 
 
 @pytest.mark.parametrize(

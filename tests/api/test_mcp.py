@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rota.rules.tokens import make_pass
+from rota.rules.tokens import make_attempt_token
 from rota.store.plans import promote_delayed
 from tests.api.attempts import begin, hold
 from tests.tools.store_bench import failed
@@ -136,9 +136,9 @@ def test_a_pass_is_of_its_run_its_home_and_its_database_alone(door, job):
         f"rota_run_0{run}_{epoch}_{proof}",
         f"rota_run_{run}_{epoch}_{proof[:-1]}",
         f"rota_run_{run}_{epoch}_{'A' * 43}",
-        make_pass(b"x" * 32, incarnation, theirs.run_id, theirs.epoch),
-        make_pass(secret, "another", theirs.run_id, theirs.epoch),
-        make_pass(secret, incarnation, theirs.run_id, theirs.epoch + 1),
+        make_attempt_token(b"x" * 32, incarnation, theirs.run_id, theirs.epoch),
+        make_attempt_token(secret, "another", theirs.run_id, theirs.epoch),
+        make_attempt_token(secret, incarnation, theirs.run_id, theirs.epoch + 1),
         "", "rota_run_", f"{job.token} ", "٣" * 60,
     ]  # fmt: skip
     from tests.api.conftest import Client
@@ -153,7 +153,7 @@ def test_a_pass_is_of_its_run_its_home_and_its_database_alone(door, job):
             "POST", "/mcp", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', headers
         )
         assert told.status in ({200} if token == f"{job.token} " else {401}), token
-    assert make_pass(secret, incarnation, job.held.run_id, job.held.epoch) == job.token
+    assert make_attempt_token(secret, incarnation, job.held.run_id, job.held.epoch) == job.token
 
 
 def test_a_pass_opens_nothing_but_the_desk(door, job):

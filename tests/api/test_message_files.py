@@ -13,7 +13,7 @@ from rota.api.middleware import LONGER, LONGER_SCOPE, LONGEST_BODY, LONGEST_OF_A
 from rota.cli.remote import DaemonRefused, HttpClient
 from rota.commands.catalogue import every_command
 from rota.model.keys import KeyScope
-from rota.model.threads import LARGEST_FILES, MOST_PENDING_BYTES
+from rota.model.threads import MAX_FILES_BYTES, MAX_PENDING_BYTES
 from rota.store.threads import read_message_file
 from tests.api.conftest import PATIENCE
 from tests.api.test_attacks import read_all, status_of
@@ -51,10 +51,10 @@ def test_files_are_taken_and_told_but_for_their_content(door):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_mebibytes_go_with_a_message_and_not_one_byte_more(door):
-    most = file_of(bytes(LARGEST_FILES))
+    most = file_of(bytes(MAX_FILES_BYTES))
     told = say(door.ann, most)
     assert told.status == 201, told.json
-    assert content(door, told.json["id"]) == bytes(LARGEST_FILES)
+    assert content(door, told.json["id"]) == bytes(MAX_FILES_BYTES)
     told = say(door.ann, most, file_of(b"x", "b"))
     assert (told.status, told.json["error"]["field"]) == (400, "files")
     assert "10 MiB" in told.json["error"]["message"]
@@ -107,8 +107,8 @@ def test_they_are_no_strangers_business(door):
 
 
 def test_so_many_bytes_wait_for_a_reader(door):
-    most = file_of(bytes(LARGEST_FILES))
-    for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
+    most = file_of(bytes(MAX_FILES_BYTES))
+    for _ in range(MAX_PENDING_BYTES // MAX_FILES_BYTES):
         assert say(door.ann, most).status == 201
     told = say(door.ann, file_of())
     assert told.status == 409
@@ -193,7 +193,7 @@ def test_long_bodies_find_room_for_two_and_one_caller_has_one_of_them(door, pars
 
 
 def test_the_command_line_tells_why_a_long_request_was_turned_away(door, parser):
-    long = {"text": "", "files": [file_of(bytes(LARGEST_FILES))]}
+    long = {"text": "", "files": [file_of(bytes(MAX_FILES_BYTES))]}
     with closing(HttpClient(f"http://127.0.0.1:{door.port}", door.ann.token)) as daemon:
         with (
             begun(door, door.ann),
@@ -202,7 +202,7 @@ def test_the_command_line_tells_why_a_long_request_was_turned_away(door, parser)
             daemon.call("POST", PATH, long)
         assert told.value.code == "too_many_bodies"
         let_go(door)
-        assert daemon.call("POST", PATH, long)["files"][0]["size"] == LARGEST_FILES
+        assert daemon.call("POST", PATH, long)["files"][0]["size"] == MAX_FILES_BYTES
 
 
 def test_who_may_not_say_anything_holds_nothing(door):

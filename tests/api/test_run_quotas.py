@@ -1,12 +1,12 @@
 """What runs make: bounded in number, pace, depth and reach; people are not held to it."""
 
-from rota.rules.permissions import DEEPEST, MOST_MADE, MOST_QUEUED
+from rota.rules.permissions import MAX_CREATED, MAX_DEPTH, MAX_QUEUED
 from tests.api.attempts import begin
 
 
 def test_a_run_makes_no_more_than_so_many_tasks(door):
     job = begin(door, "ann")
-    for number in range(MOST_MADE):
+    for number in range(MAX_CREATED):
         door.clock.advance(seconds=1)
         assert job.serve("schedule_task", instructions="x", name=f"t{number}")["ok"]
     told = job.serve("schedule_task", instructions="x")
@@ -32,7 +32,7 @@ def test_what_a_run_schedules_fires_once_a_minute_at_most(door):
 
 def test_a_chain_of_runs_that_make_tasks_ends(door):
     job = begin(door, "ann")
-    for depth in range(DEEPEST):
+    for depth in range(MAX_DEPTH):
         made = job.serve("schedule_task", instructions="x", name=f"d{depth}")
         assert made["origin"] == f"attempt:{depth + 1}"
         job.end()
@@ -43,8 +43,8 @@ def test_a_chain_of_runs_that_make_tasks_ends(door):
 def test_a_queue_is_not_filled_by_a_run(door):
     job = begin(door, "ann")
     assert job.serve("schedule_task", instructions="x", name="other")["ok"]
-    told = [job.serve("run_task", task="other")["ok"] for _ in range(MOST_QUEUED + 1)]
-    assert told == [True] * MOST_QUEUED + [False]
+    told = [job.serve("run_task", task="other")["ok"] for _ in range(MAX_QUEUED + 1)]
+    assert told == [True] * MAX_QUEUED + [False]
 
 
 def test_a_run_behind_walls_makes_nothing_without_them(door):

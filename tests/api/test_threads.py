@@ -108,8 +108,8 @@ def test_a_run_lists_and_registers_what_is_its_spaces(door):
 
 
 def test_a_run_does_not_fill_its_space_with_threads(door, monkeypatch):
-    monkeypatch.setattr("rota.rules.permissions.MOST_THREADS", 2)
-    monkeypatch.setattr("rota.flow.define.threads.MOST_THREADS", 2)
+    monkeypatch.setattr("rota.rules.permissions.MAX_THREADS", 2)
+    monkeypatch.setattr("rota.flow.define.threads.MAX_THREADS", 2)
     job = begin(door, "ann")
     assert job.serve("register_thread", thread_key="web:ann:1")["ok"]
     assert job.serve("register_thread", thread_key="web:ann:2")["error"]["code"] == "conflict"

@@ -30,14 +30,14 @@ from rota.errors import Invalid
 from rota.flow.attempt.output import MOST_LINES, OutputParser, clean_for_display
 from rota.flow.attempt.programs import PART
 from rota.model.agents import AgentAnswer, OutputFormat
-from rota.model.attempts import LONGEST_RESULT, OutputStream
+from rota.model.attempts import MAX_RESULT_BYTES, OutputStream
 from rota.model.text import clean, coloured
 from rota.rules.approvals import QuestionAuthor, action_text, question_in
-from rota.rules.checks import unfenced
+from rota.rules.checks import strip_fence
 from rota.rules.json_schema import check_schema
 from rota.rules.messages import as_mail
 from rota.rules.notifications import public_result, public_text
-from rota.timing.natural_language import LONGEST_TEXT, read
+from rota.timing.natural_language import MAX_TEXT, read
 from rota.timing.zones import zone
 from tests.architecture.regex_steps import Steps, TooManySteps, attacks
 from tests.architecture.test_house import MODULES, SRC, named
@@ -204,11 +204,11 @@ def refused(call, *told):
 
 
 READERS = {
-    "a question in an answer": (LONGEST_RESULT, lambda text: question_in(text, ASKER, 0)),
-    "a block in an answer": (LONGEST_RESULT, unfenced),
-    "a mail in an answer": (LONGEST_RESULT, lambda text: as_mail(json.dumps(text))),
-    "internal text": (LONGEST_RESULT, lambda text: public_text(f"<internal>x</internal>{text}")),
-    "internal data": (LONGEST_RESULT, lambda text: public_result(json.dumps([text]))),
+    "a question in an answer": (MAX_RESULT_BYTES, lambda text: question_in(text, ASKER, 0)),
+    "a block in an answer": (MAX_RESULT_BYTES, strip_fence),
+    "a mail in an answer": (MAX_RESULT_BYTES, lambda text: as_mail(json.dumps(text))),
+    "internal text": (MAX_RESULT_BYTES, lambda text: public_text(f"<internal>x</internal>{text}")),
+    "internal data": (MAX_RESULT_BYTES, lambda text: public_result(json.dumps([text]))),
     "the line of an agent": (MEBIBYTE, lambda text: parse(b'{"a":' + text.encode())),
     "an answer": (MEBIBYTE, lambda text: public_answer(AgentAnswer(text=f"NO_ACTION:{text}"))),
     "an error": (MEBIBYTE, detail),
@@ -224,7 +224,7 @@ READERS = {
     ),
     "a task without a name": (MEBIBYTE, slug_of),
     "a command in a mailbox": (MEBIBYTE, lambda text: refused(read_object, text.encode())),
-    "a rule": (LONGEST_TEXT, lambda text: refused(_read_rule, text)),
+    "a rule": (MAX_TEXT, lambda text: refused(_read_rule, text)),
     "a zone": (64, lambda text: refused(zone, text)),
     "a schema": (MEBIBYTE, lambda text: refused(check_schema, {"enum": list(text)})),
 }
@@ -258,7 +258,7 @@ def test_foreign_text_of_the_largest_size_is_read_in_bounded_work(reader):
 
 def test_a_reader_that_takes_the_square_is_ended():
     assert os.WIFSIGNALED(
-        ends(LONGEST_RESULT, lambda text: FENCE.match(f"```\n{text}"), "\n", seconds=3)
+        ends(MAX_RESULT_BYTES, lambda text: FENCE.match(f"```\n{text}"), "\n", seconds=3)
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rota.rules.redaction import SHORTEST, Redactor
+from rota.rules.redaction import MIN_SECRET, Redactor
 
 WRITTEN = {
     "raw": str,
@@ -29,7 +29,7 @@ ALONE = re.compile(r"(?:\[secret s\d+\])+")
 
 letters = st.sampled_from("ab01-_+/=\\\"'%&\n\t\x07\x9b\u202eé€😀[]")
 values = (
-    st.one_of(st.text(letters, min_size=SHORTEST, max_size=40), st.text(min_size=SHORTEST, max_size=99))
+    st.one_of(st.text(letters, min_size=MIN_SECRET, max_size=40), st.text(min_size=MIN_SECRET, max_size=99))
     .filter(lambda value: value.strip() and "\0" not in value)
 )  # fmt: skip
 forms = st.sampled_from(sorted(WRITTEN))
@@ -49,17 +49,17 @@ def _inside(written: str, marks: str) -> str:
 def test_texts_that_secrets_are_written_in_are_nothing_but_marks(secrets, parts):
     redactor = Redactor({f"s{n}": value for n, value in enumerate(secrets)})
     text = "".join(WRITTEN[form](secrets[n % len(secrets)]) for n, form in parts)
-    assert ALONE.fullmatch(redactor.text(text))
-    assert not redactor.holds(redactor.text(text))
+    assert ALONE.fullmatch(redactor.redact_text(text))
+    assert not redactor.contains_secret(redactor.redact_text(text))
 
 
 @settings(deadline=None)
 @given(values, values, forms, st.text(max_size=30), st.text(max_size=30))
 def test_two_secrets_that_overlap_are_both_gone(first, second, form, before, behind):
-    redactor = Redactor({"s0": first + second[:SHORTEST], "s1": second})
+    redactor = Redactor({"s0": first + second[:MIN_SECRET], "s1": second})
     text = WRITTEN[form](first + second)
-    told = redactor.text(f"{before}{text}{behind}")
-    for value in (first + second[:SHORTEST], second):
+    told = redactor.redact_text(f"{before}{text}{behind}")
+    for value in (first + second[:MIN_SECRET], second):
         assert value not in told
     if form == "raw":
         assert len(told) <= len(before) + len(behind) + 2 * len("[secret s0]")
@@ -69,10 +69,10 @@ def test_two_secrets_that_overlap_are_both_gone(first, second, form, before, beh
 @given(values, st.text(max_size=50), st.text(max_size=50))
 def test_what_stands_around_a_secret_stays(value, before, behind):
     redactor = Redactor({"s0": value})
-    if redactor.holds(before) or redactor.holds(behind):
+    if redactor.contains_secret(before) or redactor.contains_secret(behind):
         return
     around = value[0] not in before and value[-1] not in behind
-    told = redactor.text(f"{before}‹{value}›{behind}")
+    told = redactor.redact_text(f"{before}‹{value}›{behind}")
     if around and not {"‹", "›"} & set(value):
         assert told == f"{before}‹[secret s0]›{behind}"
 
@@ -83,13 +83,13 @@ def test_base64_of_a_secret_is_gone_at_each_alignment(value):
     redactor = Redactor({"s0": value})
     data = value.encode("utf-8", "surrogatepass")
     for before in range(3):
-        told = redactor.text(base64.b64encode(b"<" * before + data).decode())
+        told = redactor.redact_text(base64.b64encode(b"<" * before + data).decode())
         assert "[secret s0]" in told
         assert len(told) <= len("[secret s0]") + 8
 
 
 def test_a_secret_that_repeats_itself_costs_no_more_than_its_bound():
     redactor = Redactor({"s0": "a" * 1000, "s1": "b" * 20})
-    told = redactor.text("a" * 64 * 1024 + "b" * 20)
+    told = redactor.redact_text("a" * 64 * 1024 + "b" * 20)
     assert told.count("a") < 1000
     assert told.endswith("[secret s1]")

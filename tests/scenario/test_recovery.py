@@ -257,7 +257,7 @@ async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(
     flaky, chance, monkeypatch
 ):
     """Found by the simulation."""
-    monkeypatch.setattr("rota.runtime.worker.BEHIND", 0.01)
+    monkeypatch.setattr("rota.runtime.worker.PREVIOUS_ATTEMPT_WAIT", 0.01)
     work = Stubborn()
     crew = crew_on(flaky, ScriptedRunner(["python:job"], work), chance)
     (run_id,) = await flaky.queue(await flaky.task())

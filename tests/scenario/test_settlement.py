@@ -82,7 +82,7 @@ async def test_a_cancel_that_meets_a_claim_stops_the_run(desk, chance):
     run = await cancel_run(desk.store, LOCAL, run_id, chance)
     assert run.cancel_requested_at is not None
     assert (await desk.store.write(renew_worker, "w1", desk.store.now())).cancels == (run_id,)
-    assert await desk.end(lease, Cancelled(reason="somebody cancelled it"))
+    assert await desk.end(lease, Cancelled(reason="it was cancelled"))
 
 
 async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(flaky, chance):
@@ -249,7 +249,7 @@ async def test_deleting_keeps_the_history_and_stops_the_work(desk):
         "cancelled": 1,
     }
     assert (await desk.store.write(renew_worker, "w1", desk.store.now())).cancels == (lease.run_id,)
-    await desk.end(lease, Cancelled(reason="somebody cancelled it"))
+    await desk.end(lease, Cancelled(reason="it was cancelled"))
     assert (await find_run(desk.store, LOCAL, lease.run_id)).task == "job"
 
 

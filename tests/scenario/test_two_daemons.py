@@ -142,7 +142,7 @@ async def test_what_a_dead_daemon_held_goes_to_the_other_once(pair, clock, chanc
     await crew.start()
     while await alive.store.read(count_runs, task.id) == {"running": 20}:
         clock.advance(seconds=5)  # leases are judged by a clock that was watched for their length
-        await crew._care_step()
+        await crew._maintenance_step()
     await run_on([crew], counting.reached)
     assert set(counting.runs.values()) == {1}
     assert await alive.store.read(count_runs, task.id) == {"succeeded": 20}

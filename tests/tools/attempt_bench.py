@@ -13,7 +13,7 @@ from rota.model.json import to_json
 from rota.model.runs import Lease, NewRun, RunSource
 from rota.model.settlement import NewDelivery
 from rota.model.tasks import Pool, Task
-from rota.rules.effects import effect_key, slot_of
+from rota.rules.effects import effect_key, effect_slot
 from rota.rules.settlement import SettlementContext, settle, settle_answer
 from rota.store import settlement as store_settlement
 from rota.store.attempt_requests import attempts_waiting_for_answer, list_deferred_operations
@@ -42,7 +42,7 @@ class Talk:
             epoch=lease.epoch,
             task_id=lease.task_id,
             space_id=lease.space_id,
-            slot=slot_of(await self.bench.run(lease.run_id)),
+            slot=effect_slot(await self.bench.run(lease.run_id)),
         )
 
     def state(self, key: str, value: object) -> DeferredOperation:

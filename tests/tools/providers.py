@@ -19,7 +19,7 @@ from typing import Self, TypeAlias
 Json: TypeAlias = dict[str, object]
 
 TOKENS_IN, TOKENS_OUT = 11, 7
-LONGEST_WAIT = 30.0
+MAX_WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(word.status, {"type": "error", "error": error})
             return
         if isinstance(word, Slow):
-            self.script.released.wait(LONGEST_WAIT)
+            self.script.released.wait(MAX_WAIT)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()

@@ -117,11 +117,11 @@ def time_forgotten() -> Iterator[None]:
 def _forget() -> None:
     for remembered in (
         timetable.timetable,
-        timetable.plan_of,
-        zones.wall_of,
+        timetable.slot_source,
+        zones.zone_clock,
         plans._read_rule,
-        plans._few_between,
-        plans._many_between,
+        plans._first_slots_between,
+        plans._all_slots_between,
         plans._next_after,
     ):
         remembered.cache_clear()

@@ -106,14 +106,14 @@ def lost_too_soon() -> Iterator[None]:
     "The lease of keepers counts from after the write to the store, however long that took",
 )
 def promise_too_long() -> Iterator[None]:
-    promise = SimYard.promise
+    promise = SimYard.extend_lease
 
     def later(self, until):
         promise(self, self.moment() + world.TERMS.seconds)
 
     with (
         replaced(world, "TERMS", world.TERMS._replace(doubt=4.0)),
-        replaced(SimYard, "promise", later),
+        replaced(SimYard, "extend_lease", later),
     ):
         yield
 
@@ -140,7 +140,7 @@ def settled_before_dead() -> Iterator[None]:
     "A running program is returned to the queue when its daemon stops",
 )
 def handed_back() -> Iterator[None]:
-    with replaced(Worker, "_handed_on", lambda *_: False):
+    with replaced(Worker, "_continues_elsewhere", lambda *_: False):
         yield
 
 

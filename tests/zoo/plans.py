@@ -106,7 +106,7 @@ def next_slot_after_success() -> Iterator[None]:
 
 @bug("paused-still-fires", "GEN-W10, ZUB-W12", "Slots of a disabled task run")
 def paused_still_fires() -> Iterator[None]:
-    with replaced(rule_plans, "_off", lambda schedule, slot: None):
+    with replaced(rule_plans, "_ledger_reason", lambda schedule, slot: None):
         yield
 
 

@@ -112,14 +112,14 @@ def only_one_time_a_day() -> Iterator[None]:
     caught_by=ORACLE,
 )
 def zone_of_the_host() -> Iterator[None]:
-    wall = zones.wall_of
+    wall = zones.zone_clock
 
     def of_the_host(where):
         from zoneinfo import ZoneInfo
 
         return wall(ZoneInfo("UTC"))
 
-    with several(replaced(timetables, "wall_of", of_the_host), time_forgotten()):
+    with several(replaced(timetables, "zone_clock", of_the_host), time_forgotten()):
         yield
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from rota.commands.catalogue import Operation, every_command
 from rota.commands.task_fields import TASK_FIELDS, FieldKind
 from rota.model.audit import AttemptIdentity
-from rota.rules.permissions import JUDGES
+from rota.rules.permissions import CHECK_FIELDS
 
 TASK, RUN, THREAD = "task", "run", "thread"
 
@@ -167,7 +167,7 @@ class AvailableOperation(NamedTuple):
     def schema(self, *, attempt: bool) -> dict[str, Any]:
         """Return the JSON schema of the fields; attempts cannot set the checks of a task."""
         schema = plain_schema(self.command.takes, self.verb.own if attempt else ())
-        for name in (*self.fixed, *(JUDGES if attempt else ())):
+        for name in (*self.fixed, *(CHECK_FIELDS if attempt else ())):
             schema["properties"].pop(name, None)
         return schema
 

@@ -1,1 +1,1 @@
-"""Kinds of agents: which program to run and how to read its output."""
+"""Kinds of agents, one folder each: which program to run and how to read its output."""

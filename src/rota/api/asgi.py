@@ -90,7 +90,7 @@ async def _hung_up(receive: Receive) -> None:
 
 PATH = "/v1/runs/{run}/artifacts/{name}"
 CHUNK = 64 * 1024
-MOST_AT_ONCE = 32
+MAX_CONCURRENT = 32
 
 _PATTERN = re.compile(r"/v1/runs/(?P<run>[^/]+)/artifacts/(?P<name>.+)", re.DOTALL)
 
@@ -109,7 +109,7 @@ class Downloads:
 
     def begin(self, opened: OpenArtifact, receive: Receive) -> Download:
         """Return the response that sends an opened file and closes it."""
-        if self.under_way >= MOST_AT_ONCE:
+        if self.under_way >= MAX_CONCURRENT:
             opened.file.close()
             raise Unavailable("too many downloads at once: try again")
         self.under_way += 1

@@ -12,7 +12,7 @@ from rota.errors import Unknown
 from rota.model.instants import from_micros
 from rota.model.keys import Key
 from rota.rules.permissions import Caller
-from rota.rules.tokens import digest_of_token
+from rota.rules.tokens import token_digest
 from rota.store.keys import find_key, touch_keys
 from rota.store.store import Store
 
@@ -53,7 +53,7 @@ class KeyAuthenticator:
         if authorization is None:
             raise Unknown(NO_KEY)
         scheme, _, token = authorization.partition(" ")
-        digest = digest_of_token(token.strip()) if scheme.lower() == "bearer" else None
+        digest = token_digest(token.strip()) if scheme.lower() == "bearer" else None
         if digest is None:
             raise Unknown(WRONG_KEY)
         known = self._known.get(digest)

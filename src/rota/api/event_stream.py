@@ -55,7 +55,7 @@ MOST_SEATS = 1_000
 MOST_SEATS_OF_MEMBERS = 900
 MOST_SEATS_OF_SPACE = 250
 """The first limit is for all clients, the others for member spaces, so `main` always finds room."""
-MOST_KEPT = 1 << 20
+MAX_KEPT = 1 << 20
 """Bytes that may wait for one client before it is disconnected."""
 PAGE = 1_000
 SHORTEST_PAGE = 100
@@ -133,7 +133,7 @@ class EventSubscription:
         if self.over or self.cut:
             return
         self._size += len(chunk)
-        if self._size > MOST_KEPT:
+        if self._size > MAX_KEPT:
             self.cut_off()
             return
         self._waiting.append(chunk)

@@ -28,7 +28,7 @@ from rota.api.middleware import LONGEST_OF_ALL, LOOPBACK
 from rota.errors import Invalid, Refused, Unavailable
 
 HEAD_SECONDS = 10.0
-LONGEST_HEAD = 64 << 10
+MAX_HEAD = 64 << 10
 LONGEST_REQUEST = LONGEST_OF_ALL + (2 << 20)
 """Includes framing: a short body in chunks of one byte is six times as long."""
 TOO_LONG = (
@@ -142,7 +142,7 @@ class HttpConnection(asyncio.Protocol):
         elif self._timer is None and cycle is before:
             self._wait()
         in_head = cycle is None or (cycle.response_complete and not cycle.more_body)
-        if self._taken > (LONGEST_HEAD if in_head else LONGEST_REQUEST):
+        if self._taken > (MAX_HEAD if in_head else LONGEST_REQUEST):
             if in_head:
                 self._transport.write(TOO_LONG)
             self.close()

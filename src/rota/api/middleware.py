@@ -33,7 +33,7 @@ from rota.errors import Invalid, RotaError, Unknown
 from rota.model.keys import KeyScope
 from rota.model.spaces import SpaceRole
 from rota.rules.permissions import Caller, check_scope
-from rota.runtime.event_loop import return_memory
+from rota.runtime.event_loop import release_memory
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
@@ -42,10 +42,10 @@ NO_ROUTE = "-"
 NO_SPACE = ""
 FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
 """Headers that a proxy adds; with one of them, a request comes from another machine."""
-MOST_HEADERS = 100
+MAX_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
 LONGEST_PATH = 8 << 10
-LONGEST_NUMBER = 15
+MAX_NUMBER = 15
 """Maximum digits of a Content-Length, because Python parses long numbers slowly."""
 BODY_SECONDS = 30.0
 MAX_REQUESTS_OF_SPACE = 500
@@ -212,7 +212,7 @@ class Middleware:
         if not length.isdigit():
             raise RequestRejected(400, "bad_request", "Content-Length must be a number")
         most = longest(scope["method"], scope["path"])
-        if len(length) > LONGEST_NUMBER or int(length) > most:
+        if len(length) > MAX_NUMBER or int(length) > most:
             raise RequestRejected(413, "too_large", f"a body has at most {most} bytes here")
         sends = length != b"0" or b"transfer-encoding" in headers
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -263,7 +263,7 @@ class Middleware:
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:
     given = scope["headers"]
-    if len(given) > MOST_HEADERS or sum(len(n) + len(v) for n, v in given) > LONGEST_HEADERS:
+    if len(given) > MAX_HEADERS or sum(len(n) + len(v) for n, v in given) > LONGEST_HEADERS:
         raise RequestRejected(431, "too_large", "the request has too many or too long headers")
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > LONGEST_PATH:
         raise RequestRejected(414, "too_large", "the address is too long")
@@ -345,7 +345,7 @@ async def _turn_away(scope: Scope, send: Send, fault: RotaError) -> None:
 FREE_GUESSES = 10
 LONGEST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-MOST_PLACES = 10_000
+MAX_PLACES = 10_000
 PREFIX = 64
 """Networks of IPv6 are counted as one client, because a client has many addresses."""
 
@@ -372,7 +372,7 @@ class LoginBackoff:
         count, last = self._places.pop(place, (0, now))
         count = 0 if now - last > FORGOTTEN_SECONDS else count
         self._places[place] = (min(count + 1, FREE_GUESSES + 16), now)
-        while len(self._places) > MOST_PLACES:
+        while len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
 
 
@@ -396,7 +396,7 @@ LONGER = {("POST", "/v1/threads/{thread_key}/messages"): 14 << 20}
 LONGER_SCOPE = KeyScope.RUN
 """Scope for longer bodies; without it a request is rejected before its body is read."""
 LONGEST_OF_ALL = max(LONGER.values())
-MOST_HELD = 2 * LONGEST_OF_ALL
+MAX_HELD = 2 * LONGEST_OF_ALL
 """Total bytes of long bodies in memory."""
 MAX_BODY_BYTES_OF_SPACE = LONGEST_OF_ALL
 """Total bytes of larger bodies in memory for one space."""
@@ -447,7 +447,7 @@ class BodyLimiter:
                 f"too many long requests of your space at once: try again in {AGAIN_SECONDS} s"
             )
             return BodyLimitReached(429, "too_many_bodies", message)
-        if size > LONGEST_BODY and self._long + size > MOST_HELD:
+        if size > LONGEST_BODY and self._long + size > MAX_HELD:
             message = f"too many long requests at once: try again in {AGAIN_SECONDS} s"
             return BodyLimitReached(503, "too_many_bodies", message)
         return None
@@ -469,7 +469,7 @@ class BodyLimiter:
             if self._held[space] <= 0:
                 del self._held[space]
             if long and not self._long:
-                return_memory()
+                release_memory()
 
 
 class Reading:

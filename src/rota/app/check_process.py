@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rota.rules.checks import value_of
-from rota.rules.json_schema import faults_of
+from rota.rules.json_schema import schema_errors
 
 PROCESSOR_SECONDS = 2
 MEMORY = 1 << 29
@@ -45,7 +45,7 @@ def check_result(schema: object, result: str | None) -> list[str]:
         value = value_of(result)
     except ValueError:
         return [NOT_JSON]
-    return [fault[:LONGEST_FAULT] for fault in faults_of(value, schema)]
+    return [fault[:LONGEST_FAULT] for fault in schema_errors(value, schema)]
 
 
 QUESTIONS: dict[str, Callable[..., Any]] = {

@@ -299,7 +299,7 @@ def make_attempt_runner(
         holder,
         chance,
         executors=plugins.executors,
-        usual_agent=plugins.agents.usual,
+        usual_agent=plugins.agents.default,
         offered=offered_variables(),
         patience=LaunchRetryPolicy(retries=settings.launch_retries, wait=settings.launch_wait),
         tidy=partial(prune_artifacts, store, make_artifact_store(settings), settings.retention),
@@ -335,14 +335,16 @@ def make_attempt_gateway(settings: Settings, secrets: LocalSecretStore) -> Attem
     )
     inside = settings.egress_port if settings.egress_socket is None else None
     ways = AttemptGateway(gateway, secrets.plan, secrets.values, secrets.redactor, inside)
-    ways.on_close(secrets.subscribe(ways.changed))
+    ways.on_close(secrets.subscribe(ways.reconfigure))
     return ways
 
 
 def _upstreams(secrets: LocalSecretStore) -> Callable[[], list[Upstream]]:
     def known() -> list[Upstream]:
         values = secrets.values()
-        ready = (each for each in secrets.plan.upstreams if each.takes(values.get(each.secret)))
+        ready = (
+            each for each in secrets.plan.upstreams if each.accepts_secret(values.get(each.secret))
+        )
         return [each.with_secret(values[each.secret]) for each in ready]
 
     return known

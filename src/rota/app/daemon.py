@@ -51,7 +51,7 @@ class Daemon:
     @property
     def services(self) -> Sequence[Poller]:
         """The loops of the current supervisor."""
-        return [] if self._crew is None else self._crew.services
+        return [] if self._crew is None else self._crew.pollers
 
     @property
     def blocks(self) -> LoopBlocks | None:

@@ -38,7 +38,7 @@ from rota.keeper.workspace import egress_name
 from rota.model.ids import Epoch, RunId
 from rota.ports.host import FileStat, ProbeResult
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 MOST_REDIRECTS = 3
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 GOOD = range(200, 300)
@@ -119,7 +119,7 @@ class UrlProbe:
             line.open(self._until - time.monotonic(), secure=parts.scheme == "https")
             line.request("GET", path, headers={"User-Agent": "rota-check", "Accept": "*/*"})
             answer = line.getresponse()
-            body = b"" if answer.status in REDIRECTS else answer.read(MOST_BYTES)
+            body = b"" if answer.status in REDIRECTS else answer.read(MAX_BYTES)
             if time.monotonic() >= self._until:
                 raise TimeoutError
             return _Answer(answer.status, answer.getheader("Location"), body)
@@ -290,7 +290,7 @@ class LocalProbes:
         with raise_if_exhausted(unbegun=anew):
             await asyncio.to_thread(note, self._notes(attempt), work, folder, paths, anew=anew)
 
-    async def file(
+    async def stat_file(
         self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
     ) -> FileStat | str:
         """Return the state of a plain file in a task's folder, or why it is not one."""
@@ -301,12 +301,12 @@ class LocalProbes:
         """Return the path of the notes, which isolated programs cannot access."""
         return self._rooms / egress_name(*attempt) / NOTES
 
-    async def answers(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
+    async def check_url(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
         """Return whether a URL answers in time and contains a text."""
         asking = UrlProbe(seconds, inside=self._inside)
         try:
             async with asyncio.timeout(seconds + SLACK_SECONDS):
-                return await self._asking.do("address", asking.ask, url, contains)
+                return await self._asking.run("address", asking.ask, url, contains)
         except TimeoutError:  # name resolution cannot be interrupted
             return ProbeResult(passed=False, evidence=f"it did not answer within {seconds:g} s")
         finally:

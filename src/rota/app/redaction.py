@@ -74,7 +74,7 @@ def cleaned(value: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - whatever a
     """Return a value in whose texts no secret stands; one without any is itself."""
     kind = type(value)
     if kind is str:
-        return redactor.text(value)
+        return redactor.redact_text(value)
     if kind in WORDLESS or isinstance(value, Enum):
         return value
     if kind in {list, tuple}:

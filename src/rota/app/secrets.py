@@ -17,12 +17,12 @@ from rota.app.plugins import load_plugins
 from rota.app.settings import Settings
 from rota.app.tokens import ADMIN_KEY
 from rota.errors import Invalid, Unavailable
-from rota.gateway.client import LOOKS_SECRET
-from rota.gateway.config import GatewayConfig, check_name, read_plan
+from rota.gateway.client import SECRET_NAME
+from rota.gateway.config import GatewayConfig, check_name, read_config
 from rota.gateway.grants import USED
 from rota.gateway.secrets import SealedSecret, SealedSecrets
 from rota.ports.host import SecretInfo
-from rota.rules.redaction import LONGEST, SHORTEST, Redactor, check_value
+from rota.rules.redaction import MAX_SECRET, MIN_SECRET, Redactor, check_value
 from rota.runtime.clock import SystemClock
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class LocalSecretStore:
         """The configuration of the gateway."""
         path = self._settings.gateway or self._settings.home / PLAN
         named = self._settings.gateway is not None
-        return read_plan(path, self._environment, must_exist=named)
+        return read_config(path, self._environment, must_exist=named)
 
     @property
     def redactor(self) -> Redactor:
@@ -70,11 +70,11 @@ class LocalSecretStore:
     def opens(self) -> bool:
         """Return whether the gateway has any upstream."""
         known = self.values()
-        return any(each.takes(known.get(each.secret)) for each in self.plan.upstreams)
+        return any(each.accepts_secret(known.get(each.secret)) for each in self.plan.upstreams)
 
     def values(self) -> Mapping[str, str]:
         """Return the current values."""
-        mark = (self._sealed.mark, *map(_mark, self._files()))
+        mark = (self._sealed.version, *map(_mark, self._files()))
         if mark != self._mark:
             self._mark = mark
             self._look()
@@ -125,7 +125,7 @@ class LocalSecretStore:
                 values.pop(name, None)
                 problems[name] = fault.advice if isinstance(fault, Invalid) else _why(fault)
         try:
-            self._kept, self.trouble = {each.name: each for each in self._sealed.all()}, None
+            self._kept, self.trouble = {each.name: each for each in self._sealed.read_all()}, None
         except Unavailable as fault:
             self._kept, self.trouble = {}, str(fault)
             log.warning("secrets.unreadable", extra={"error": str(fault)})
@@ -134,7 +134,7 @@ class LocalSecretStore:
             if name not in values:
                 log.warning("secrets.unusable", extra={"secret": name, "error": problem})
         self._values, self._problems = values, problems
-        self._redactor.know({**self._seen(), **values})
+        self._redactor.set_secrets({**self._seen(), **values})
 
     def _read(self, source: str) -> str:
         kind, _, where = source.partition(":")
@@ -144,16 +144,16 @@ class LocalSecretStore:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
                 raise Invalid("secret", where, "set its mode to 0600")
-            return file.read(LONGEST).decode().strip()
+            return file.read(MAX_SECRET).decode().strip()
 
     def _seen(self) -> dict[str, str]:
         """Return further secrets that programs without isolation could read and print."""
         agents = load_plugins(self._settings).every_agent.values()
-        names = {name for agent in agents for name in agent.abilities.variables}
+        names = {name for agent in agents for name in agent.capabilities.variables}
         found = {
             name: value
             for name, value in self._environment.items()
-            if name in names and LOOKS_SECRET.search(name)
+            if name in names and SECRET_NAME.search(name)
         }
         for setting in ("store", "sql_url"):
             address = getattr(self._settings, setting) or ""
@@ -161,7 +161,7 @@ class LocalSecretStore:
         path = self._settings.home / ADMIN_KEY
         if path.exists():
             found[ADMIN_KEY] = path.read_text(errors="replace").strip()
-        return {name: value for name, value in found.items() if len(value) >= SHORTEST}
+        return {name: value for name, value in found.items() if len(value) >= MIN_SECRET}
 
     def _view(self, name: str) -> SecretInfo:
         sealed = self._kept.get(name)

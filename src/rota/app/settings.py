@@ -84,7 +84,7 @@ LAUNCH_RETRIES = 3
 LAUNCH_WAIT = timedelta(seconds=5)
 EGRESS_PORT = 7683
 
-MOST_AT_ONCE = 100_000
+MAX_CONCURRENT = 100_000
 LONGEST = timedelta(days=36_525)
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -206,10 +206,10 @@ def _fault(value: object) -> object:
 _Span = Annotated[timedelta, BeforeValidator(_span), Field(gt=timedelta(), le=LONGEST)]
 _Wait = Annotated[timedelta, BeforeValidator(_span), Field(ge=timedelta(), le=timedelta(days=1))]
 _Lease = Annotated[timedelta, BeforeValidator(_span), Field(ge=SHORTEST_TTL, le=timedelta(days=1))]
-_Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
+_Count = Annotated[int, Field(ge=1, le=MAX_CONCURRENT)]
 _Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 _Port = Annotated[int, Field(ge=0, le=65_535)]
-_Cap = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
+_Cap = Annotated[int, Field(ge=0, le=MAX_CONCURRENT)]
 
 
 MEANINGS = MappingProxyType(

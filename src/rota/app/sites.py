@@ -73,7 +73,7 @@ class LocalSiteChecker:
 
     async def admit(self, site: Site, role: SpaceRole) -> None:
         """Raise an error with a correction unless a program can run there."""
-        await self._trials.do(site.executor, self._admit, site, role)
+        await self._trials.run(site.executor, self._admit, site, role)
 
     def _admit(self, site: Site, role: SpaceRole) -> None:
         missing = self.try_out(site.executor).missing
@@ -85,12 +85,12 @@ class LocalSiteChecker:
             raise Unavailable(NO_EGRESS)
         self._executor(site.executor).admit(site, role)
 
-    async def holds(self, site: Site) -> Mapping[str, LimitEnforcement]:
+    async def limit_enforcement(self, site: Site) -> Mapping[str, LimitEnforcement]:
         """Return how limits on memory, processes and CPU are enforced there."""
         made = await asyncio.to_thread(self._executor, site.executor)
         return made.holds(isolated=site.isolated)
 
-    async def lacks(self, task: Task, role: SpaceRole) -> Sequence[str]:
+    async def missing_programs(self, task: Task, role: SpaceRole) -> Sequence[str]:
         """Return the programs of a task that are missing here, in sentences."""
         found = await asyncio.to_thread(missing_programs, task, role, self._settings)
         return [str(lack) for lack in found]
@@ -201,8 +201,8 @@ def _programs(task: Task, agents: AgentRegistry) -> Iterator[str]:
     if task.kind is not TaskKind.AGENT or agents.takes_program(spec.get("agent")):
         lines.insert(0, [] if spec.get("shell") else spec.get("command"))
     else:
-        agent = agents.known.get(spec.get("agent") or agents.usual)
-        yield from agent.abilities.requires if agent is not None else ()
+        agent = agents.known.get(spec.get("agent") or agents.default)
+        yield from agent.capabilities.requires if agent is not None else ()
     for words in lines:
         if isinstance(words, list | tuple) and words and not is_call(str(words[0])):
             yield str(words[0])

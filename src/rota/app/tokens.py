@@ -17,7 +17,14 @@ from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket
 from rota.ports.host import AgentApiAddress
 from rota.rules.permissions import LOCAL, OWNER
-from rota.rules.tokens import SECRET_BYTES, digest_of_token, is_pass, make_pass, read_pass, token_of
+from rota.rules.tokens import (
+    SECRET_BYTES,
+    is_attempt_token,
+    key_token,
+    make_attempt_token,
+    read_attempt_token,
+    token_digest,
+)
 from rota.store.keys import find_key
 from rota.store.store import Store
 
@@ -28,7 +35,7 @@ FOLDER = "desk"
 SOCKET = "mcp.sock"
 PORT_INSIDE = 7684
 """Port of 127.0.0.1 at which isolated programs reach the agent API."""
-LONGEST_SOCKET = 107
+MAX_SOCKET_PATH = 107
 SIGNING_KEY_BYTES = 32
 PRIVATE = 0o600
 
@@ -42,9 +49,11 @@ class LocalAttemptTokens:
         self.url: str | None = None
         self.socket_open = False
 
-    def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
+    def address_for(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the address for an attempt: over its network, or by a socket."""
-        token = make_pass(self._secret, self._store.database.incarnation, lease.run_id, lease.epoch)
+        token = make_attempt_token(
+            self._secret, self._store.database.incarnation, lease.run_id, lease.epoch
+        )
         if not site.own_loopback:
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
@@ -52,11 +61,11 @@ class LocalAttemptTokens:
 
     def read(self, token: str) -> tuple[int, int] | None:
         """Return the run and epoch of an attempt token; None if another home issued it."""
-        return read_pass(self._secret, self._store.database.incarnation, token)
+        return read_attempt_token(self._secret, self._store.database.incarnation, token)
 
     def is_one(self, token: str) -> bool:
         """Return whether a token has the form of an attempt token."""
-        return is_pass(token)
+        return is_attempt_token(token)
 
 
 def agent_api_socket(home: Path) -> EgressSocket | None:
@@ -65,7 +74,7 @@ def agent_api_socket(home: Path) -> EgressSocket | None:
     The sandbox shows its folder, because a restarted daemon creates a new socket there.
     """
     path = home.absolute() / FOLDER / SOCKET
-    if len(os.fsencode(path)) > LONGEST_SOCKET:
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         return None
     return EgressSocket(socket=str(path), port=PORT_INSIDE, alone=True)
 
@@ -114,13 +123,13 @@ async def ensure_admin_key(store: Store, home: Path) -> None:
     """Make sure that the home folder has an admin key that only its owner can read."""
     path = home / ADMIN_KEY
     token = _read_key(path)
-    digest = None if token is None else digest_of_token(token)
+    digest = None if token is None else token_digest(token)
     found = None if digest is None else await store.read(find_key, digest)
     if found is not None and found.revoked_at is None:
         return
     secret = secrets.token_bytes(SECRET_BYTES)
     await create_key(store, LOCAL, OWNER, secret, role=SpaceRole.MAIN, scopes=EVERY_SCOPE)
-    _write(path, token_of(secret))
+    _write(path, key_token(secret))
 
 
 def _read_key(path: Path) -> str | None:

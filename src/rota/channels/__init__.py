@@ -1,1 +1,1 @@
-"""Channels: how messages reach people; one folder each."""
+"""Channels: how messages reach people, one folder per channel."""

@@ -53,12 +53,12 @@ def attach(
     waited = seen["state"] == "queued"
     from rota.app.environment import terminal_environment  # noqa: PLC0415
     from rota.app.plugins import load_plugins  # noqa: PLC0415
-    from rota.keeper.home import states_of  # noqa: PLC0415 - slow to load
+    from rota.keeper.home import state_folders  # noqa: PLC0415 - slow to load
 
     kinds = load_plugins(desk.settings()).terminals()
 
     def look() -> list[Terminal]:
-        states = states_of(desk.around.home, number, found["attempt"])
+        states = state_folders(desk.around.home, number, found["attempt"])
         panes = (kind(str(state)) for state in states for kind in kinds)
         return [pane for pane in panes if pane.there]
 

@@ -33,12 +33,12 @@ from rota.cli.context import CliContext
 from rota.cli.tasks import import_first
 from rota.cli.terminal_filter import painted
 from rota.errors import Unavailable
-from rota.executors.shared.resource_limits import settle_in
+from rota.executors.shared.resource_limits import delegate_controllers
 from rota.flow.define.schedules import ScheduleSpec
 from rota.flow.define.tasks import put_task
 from rota.flow.observe.time_text import count_text
 from rota.flow.plan import PassPreview, preview_pass
-from rota.keeper.build import take_descriptors
+from rota.keeper.build import raise_file_limit
 from rota.model.tasks import After, Policy, Retry
 from rota.rules.permissions import LOCAL
 from rota.runtime.event_loop import run_async, tune_memory
@@ -49,7 +49,7 @@ LOG_FILE = "logs/rota.log"
 FIRST_TASKS = "tasks.toml"
 EXIT_CODES = {DaemonExit.LEFT_BEHIND: 0, DaemonExit.INTERRUPTED: 130}
 MOST_RUNS = 1_000_000
-HIGHEST_PORT = 65_535
+MAX_PORT = 65_535
 
 
 def up(
@@ -80,7 +80,7 @@ def up(
     Example: rota up --home ./.rota --port 7682
     """
     desk = CliContext(context, makes=True)
-    settings = desk.settings(port=optional_whole_number("port", port, 0, HIGHEST_PORT), host=host)
+    settings = desk.settings(port=optional_whole_number("port", port, 0, MAX_PORT), host=host)
     form = "json" if desk.out.as_json else settings.log_format
     make_home(settings)
     narrowed = make_private(settings)
@@ -91,13 +91,13 @@ def up(
         color=settings.color,
         stream=painted(sys.stderr),
         file=file,
-        redact=load_secrets(settings).redactor.text,
+        redact=load_secrets(settings).redactor.redact_text,
     )
     narrowed.log()
     check_callables_here(settings.home / "spaces")
     import_first(desk, settings.home / FIRST_TASKS)
-    settle_in()
-    take_descriptors()
+    delegate_controllers()
+    raise_file_limit()
     run_async(_up(desk, settings, samples, name_traces, narrowed.sentences()))
 
 
@@ -178,7 +178,7 @@ def once(
         settings.log_format,
         color=settings.color,
         stream=painted(sys.stderr),
-        redact=load_secrets(settings).redactor.text,
+        redact=load_secrets(settings).redactor.redact_text,
     )
     narrowed = make_private(settings)
     narrowed.log()

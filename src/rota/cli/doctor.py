@@ -36,7 +36,7 @@ from rota.errors import RotaError
 from rota.flow.observe.status import WarningThresholds, view_status
 from rota.flow.observe.time_text import count_text, duration_text
 from rota.flow.observe.verification import verify
-from rota.gateway.client import GatewayStatus, look
+from rota.gateway.client import GatewayStatus, gateway_status
 from rota.gateway.secrets import KEY
 from rota.model.instants import from_micros
 from rota.model.problems import DISK_FULL, FAILING, UNWRITABLE
@@ -46,7 +46,7 @@ from rota.store.sqlite.file_modes import narrow
 from rota.store.store import Store
 from rota.timing.durations import format_duration
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 MOST_NAMED = 5
 DAEMON, TERMINAL = "the daemon", "this terminal"
 NO_DAEMON = "No daemon answers, so programs were looked for on the PATH of this terminal: {}"
@@ -78,7 +78,7 @@ def ask_daemon(daemon: HttpClient) -> MissingProgramReport:
     before: int | None = None
     while True:
         page = {} if before is None else {"before": before}
-        wanted = {"state": "enabled", "limit": MOST_LISTED, **page}
+        wanted = {"state": "enabled", "limit": MAX_LISTED, **page}
         listed = daemon.call("GET", "/v1/tasks", wanted)
         for task in listed["tasks"]:
             for lack in daemon.call("GET", f"/v1/tasks/{task['id']}", {})["missing_programs"]:
@@ -269,7 +269,7 @@ def examine(settings: Settings) -> list[DoctorProblem]:
 def _gateway(settings: Settings) -> tuple[GatewayReport, list[DoctorProblem]]:
     """Look at the gateway and at what it would show to providers; neither is touched."""
     folder = settings.home.absolute()
-    seen, key = look(folder / GATEWAY), folder / SECRETS / KEY
+    seen, key = gateway_status(folder / GATEWAY), folder / SECRETS / KEY
     if key.exists() and key.stat().st_mode & OTHERS:
         return GatewayReport(seen, []), [_private(key, 0o600)]
     secrets = LocalSecretStore(settings)

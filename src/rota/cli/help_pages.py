@@ -18,7 +18,7 @@ HELP = frozenset({"--help", "-h"})
 END = "--"
 COMPLETE = "__complete"
 """What a shell asks with, to complete a command line."""
-DEEPEST = 2
+MAX_DEPTH = 2
 COMMANDS = MappingProxyType(
     {
         "up": "daemon",
@@ -114,7 +114,7 @@ Renderer = Callable[[str], Mapping[str, str]]
 def find_page(words: Sequence[str], render: Renderer) -> str | None:
     """Return the help page that a command line asks for, if it asks for one that exists."""
     plain = words[: words.index(END)] if END in words else words
-    leading = [word for word in plain if not word.startswith("-")][:DEEPEST]
+    leading = [word for word in plain if not word.startswith("-")][:MAX_DEPTH]
     asked = not HELP.isdisjoint(plain)
     if not asked and (len(words) > 1 or leading != list(words)):
         return None
@@ -270,7 +270,7 @@ def candidates(argv: Sequence[str], render: Renderer) -> list[str]:
 
 def _page_of(words: list[str], render: Renderer) -> tuple[str, list[str]]:
     """Return the page of the command that words lead to, and the words after it."""
-    for depth in range(min(len(words), DEEPEST), 0, -1):
+    for depth in range(min(len(words), MAX_DEPTH), 0, -1):
         page = find_page([*words[:depth], "--help"], render)
         if page is not None and _usage(page, words[:depth]):
             return page, words[depth:]

@@ -121,7 +121,7 @@ def _scopes(key: Record) -> str:
     return ",".join(key["scopes"])
 
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 
 
 def list_audit(
@@ -140,7 +140,7 @@ def list_audit(
     """
     desk = CliContext(context)
     wanted = {
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
         "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
     }

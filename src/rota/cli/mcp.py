@@ -12,7 +12,7 @@ from rota.cli.context import CliContext
 from rota.cli.remote import HttpClient
 from rota.errors import RotaError, Unavailable
 
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 PATH = "/mcp"
 SESSION = "mcp-session-id"
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -48,11 +48,11 @@ class McpBridge:
 
     def carry(self, coming: IO[bytes], going: IO[bytes]) -> None:
         """Carry until there is nothing more to come."""
-        while line := coming.readline(LONGEST_LINE + 1):
-            if len(line) > LONGEST_LINE:
+        while line := coming.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
                 while line and not line.endswith(b"\n"):
-                    line = coming.readline(LONGEST_LINE)
-                answer: object = _fault(None, PARSE, f"a message has at most {LONGEST_LINE} bytes")
+                    line = coming.readline(MAX_LINE)
+                answer: object = _fault(None, PARSE, f"a message has at most {MAX_LINE} bytes")
             elif not line.strip():
                 continue
             else:

@@ -261,7 +261,7 @@ def _outcome(desk: CliContext, run: Record) -> int:
     return TIMEOUT
 
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 
 
 def list_runs(
@@ -293,7 +293,7 @@ def list_runs(
     desk = CliContext(context)
     wanted: Record = {
         "state": state,
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
         "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
         "suppressed": True if every else None,

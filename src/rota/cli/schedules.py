@@ -18,7 +18,7 @@ from rota.timing.natural_language import read
 from rota.timing.timetable import timetable
 from rota.timing.zones import zone
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 LONGEST_WORDS = 60
 
 schedule_app = typer.Typer(
@@ -42,7 +42,7 @@ def list_all(
     Example: rota schedule list report
     """
     desk = CliContext(context)
-    most = whole_number("limit", limit, 1, MOST_LISTED)
+    most = whole_number("limit", limit, 1, MAX_LISTED)
     try:
         found = desk.call("GET", "/v1/schedules", {"task": task, "space": space, "limit": most})
     except RotaError as fault:

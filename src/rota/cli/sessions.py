@@ -20,7 +20,7 @@ from rota.cli.context import CliContext, Record
 from rota.cli.display import compact, wall_time
 from rota.flow.observe.time_text import count_text, first_line
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 SHORT = 60
 
 Limit = Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")]
@@ -65,7 +65,7 @@ def list_all(
         "agent": agent,
         "archived": archived,
         "before": optional_whole_number("before", before, 1, LARGEST),
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
         "space": space,
     }
     found = desk.call("GET", "/v1/sessions", wanted)
@@ -102,7 +102,7 @@ def show(
     desk = CliContext(context)
     wanted = {
         "before": optional_whole_number("before", before, 1, LARGEST),
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
     }
     found = desk.call("GET", f"/v1/sessions/{run_number(session, 'session')}", wanted)
     desk.out.record(found)
@@ -184,7 +184,7 @@ def search(
     Example: rota session search invoice
     """
     desk = CliContext(context)
-    most = whole_number("limit", limit, 1, MOST_LISTED)
+    most = whole_number("limit", limit, 1, MAX_LISTED)
     wanted = {"words": words, "thread": thread, "limit": most, "space": space}
     found = desk.call("GET", "/v1/sessions/search", wanted)
     desk.out.record(found)

@@ -20,7 +20,7 @@ from rota.cli.display import (
     wall_time,
     wall_time_with_zone,
 )
-from rota.cli.keys import MOST_LISTED
+from rota.cli.keys import MAX_LISTED
 from rota.cli.run_text import run_columns, run_row
 from rota.cli.terminal_filter import painted
 from rota.errors import RotaError, Unavailable
@@ -291,7 +291,7 @@ def list_samples(
     wanted = {
         "since": iso(now() - parse_duration(since, field="since")),
         "host": host,
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
     }
     found = desk.call("GET", "/v1/machines/samples", wanted)
     desk.out.record(found)
@@ -326,7 +326,7 @@ def list_heartbeats(
     Example: rota machine attempts
     """
     desk = CliContext(context)
-    wanted = {"limit": whole_number("limit", limit, 1, MOST_LISTED), "space": space}
+    wanted = {"limit": whole_number("limit", limit, 1, MAX_LISTED), "space": space}
     found = desk.call("GET", "/v1/heartbeats", wanted)
     desk.out.record(found)
     rows = [

@@ -15,7 +15,7 @@ from rota.cli.arguments import maybe_number, text_or_input, whole_number
 from rota.cli.context import NO_MORE, CliContext, Record
 from rota.commands.task_fields import NONE, TASK_FIELDS, FieldKind, TaskCommand, TaskField
 from rota.errors import Invalid
-from rota.rules.checks import LARGEST_LENGTH
+from rota.rules.checks import MAX_MIN_LENGTH
 
 LOCAL_THREAD = "cli"
 TYPED = "typed"
@@ -208,7 +208,7 @@ def check_of(line: str) -> Record:
         case "command":
             return {kind: words_of(value)}
         case "min_length":
-            return {kind: whole_number("check", value, 1, LARGEST_LENGTH)}
+            return {kind: whole_number("check", value, 1, MAX_MIN_LENGTH)}
         case "url":
             url, _, text = value.partition(" ")
             return {kind: url, **({"contains": text.strip()} if text.strip() else {})}

@@ -21,7 +21,7 @@ from rota.cli.display import compact, wall_time
 from rota.errors import Invalid
 from rota.flow.observe.time_text import count_text, first_line
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 SHORT = 60
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Under which name.")]
@@ -47,7 +47,7 @@ def list_all(
     """
     desk = CliContext(context)
     task = resolve_task_name(desk, task, space)
-    most = whole_number("limit", limit, 1, MOST_LISTED)
+    most = whole_number("limit", limit, 1, MAX_LISTED)
     found = _ask_state(
         desk, "GET", task, None, {"after": after or None, "limit": most, "space": space}
     )

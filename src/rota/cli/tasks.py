@@ -130,7 +130,7 @@ def _check(call: str | None, *, unchecked: bool) -> None:
         check_call(call, unchecked=unchecked)
 
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 MOST_FIRES = 100
 
 task_app = typer.Typer(
@@ -176,7 +176,7 @@ def list_tasks(
         "kind": kind,
         "thread": thread,
         "text": text,
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
         "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
     }

@@ -25,9 +25,9 @@ from rota.cli.display import wall_time
 from rota.cli.status import tell_if_idle
 from rota.errors import Invalid
 from rota.flow.observe.time_text import count_text, first_line
-from rota.model.threads import LARGEST_FILES, MOST_FILES
+from rota.model.threads import MAX_FILES, MAX_FILES_BYTES
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 SHORT = 60
 NOTHING = "none"
 
@@ -58,7 +58,7 @@ def list_threads(
     desk = CliContext(context)
     wanted = {
         "before": optional_whole_number("before", before, 1, LARGEST),
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
         "space": space,
     }
     found = desk.call("GET", "/v1/threads", wanted)
@@ -238,7 +238,7 @@ def list_messages(
     desk = CliContext(context)
     wanted = {
         "before": optional_whole_number("before", before, 1, LARGEST),
-        "limit": whole_number("limit", limit, 1, MOST_LISTED),
+        "limit": whole_number("limit", limit, 1, MAX_LISTED),
         "space": space,
     }
     found = desk.call("GET", _messages_path(thread), wanted)
@@ -290,9 +290,9 @@ LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 def files_at(paths: Sequence[str]) -> list[dict[str, str]]:
     """Return files as they are sent, or refuse what cannot be."""
-    if len(paths) > MOST_FILES:
-        raise Invalid("file", len(paths), f"send at most {MOST_FILES} with a message")
-    sent, left = [], LARGEST_FILES
+    if len(paths) > MAX_FILES:
+        raise Invalid("file", len(paths), f"send at most {MAX_FILES} with a message")
+    sent, left = [], MAX_FILES_BYTES
     for path in paths:
         content = _read(path, left)
         left -= len(content)
@@ -318,7 +318,7 @@ def _read(path: str, most: int) -> bytes:
     finally:
         os.close(file)
     if len(content) > most:
-        advice = f"the files of a message have {LARGEST_FILES >> 20} MiB together at most"
+        advice = f"the files of a message have {MAX_FILES_BYTES >> 20} MiB together at most"
         raise Invalid("file", path, advice)
     return content
 

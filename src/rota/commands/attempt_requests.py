@@ -26,16 +26,16 @@ from rota.commands.fields import (
     length,
 )
 from rota.commands.responses import From, RequestModel, ResponseModel
-from rota.commands.runs import LONGEST_NAME
+from rota.commands.runs import MAX_NAME
 from rota.commands.task_state import Name, SeenItemInput
 from rota.errors import NotFound
 from rota.flow.define import attempt_requests, task_state
-from rota.flow.define.attempt_requests import MOST_FILES, attach_files
+from rota.flow.define.attempt_requests import MAX_FILES, attach_files
 from rota.model.attempt_requests import DeferredResult, Effect
 from rota.model.keys import KeyScope
 from rota.model.notifications import Attachment
 from rota.model.tasks import MAX_PRIORITY
-from rota.rules.messages import LONGEST_SUBJECT
+from rota.rules.messages import MAX_SUBJECT
 from rota.store import attempt_requests as store_attempt_requests
 from rota.store.attempt_requests import defer_operations, find_effect
 
@@ -51,11 +51,11 @@ EffectName = Annotated[
     ),
 ]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
-Said = Annotated[Text, StringConstraints(min_length=1, max_length=attempt_requests.LONGEST_MESSAGE)]
+Said = Annotated[Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_MESSAGE)]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
-Subject = Annotated[Text, StringConstraints(max_length=LONGEST_SUBJECT)]
+Subject = Annotated[Text, StringConstraints(max_length=MAX_SUBJECT)]
 Format = Annotated[Text, StringConstraints(max_length=40)]
-FileName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), WHOLE]
 
 
@@ -77,7 +77,7 @@ class SendMessage(AttemptRequestModel):
     )
     files: list[FileName] = Field(
         default_factory=list,
-        max_length=MOST_FILES,
+        max_length=MAX_FILES,
         description="Files that go with it, by their paths below $ROTA_ARTIFACTS.",
     )
 
@@ -104,9 +104,9 @@ class AskUser(AttemptRequestModel):
     """What a person is to decide; with an action, whether to approve exactly that."""
 
     question: Annotated[
-        Text, StringConstraints(min_length=1, max_length=attempt_requests.LONGEST_QUESTION)
+        Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_QUESTION)
     ]
-    context: Annotated[Text, StringConstraints(max_length=attempt_requests.LONGEST_QUESTION)] = ""
+    context: Annotated[Text, StringConstraints(max_length=attempt_requests.MAX_QUESTION)] = ""
     options: list[Option] = Field(default_factory=list, max_length=20)
     expires_in: Length | None = None
     default: Option | None = Field(

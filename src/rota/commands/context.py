@@ -112,7 +112,7 @@ class Blocks(Protocol):
     count: int
     seconds: float
 
-    def lately(self) -> Sequence[Block]:
+    def recent(self) -> Sequence[Block]:
         """Return those of the last hour, the newest last."""
 
 

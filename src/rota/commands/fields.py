@@ -29,7 +29,7 @@ from rota.rules.permissions import check_space, may_act_for
 from rota.store.tasks import get_tasks
 from rota.timing.durations import parse_duration
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
 YEARS = (1900, 2999)
@@ -112,7 +112,7 @@ def _written(value: object) -> object:
 
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), WHOLE]
-Limit = Annotated[int, Field(ge=1, le=MOST_LISTED), WHOLE]
+Limit = Annotated[int, Field(ge=1, le=MAX_LISTED), WHOLE]
 SpaceName = Annotated[
     str,
     TextFormat(

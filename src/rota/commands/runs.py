@@ -72,7 +72,7 @@ from rota.model.views import RunFilter
 from rota.ports.host import ArtifactList, OpenArtifact
 from rota.rules.approvals import ControlAction, ControlRequest
 from rota.rules.budgets import ended_by_answer
-from rota.rules.permissions import check_scope, is_within
+from rota.rules.permissions import check_scope, restrict_to_space
 from rota.rules.task_spec import check_script
 from rota.store import views as store_views
 from rota.store.budgets import usage_of_run
@@ -248,7 +248,7 @@ class OpenQuestionList(ResponseModel):
 class AnswerInput(RunSelector):
     """What a run that waits is to be told; the newest question if none is named."""
 
-    answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.LONGEST_ANSWER)]
+    answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.MAX_ANSWER)]
     question: Id | None = None
     action_hash: ActionHash | None = Field(
         default=None, description="Of the action that was shown; every approval needs it."
@@ -426,7 +426,7 @@ async def approved_action(
     scope, decide = _DECIDING[control.action]
     check_scope(office.caller, scope)
     space = await office.store.read(find_space, run.space)
-    inner = replace(office, caller=is_within(office.caller, space.name, space.role))
+    inner = replace(office, caller=restrict_to_space(office.caller, space.name, space.role))
     try:
         return await decide(inner, run, _fields(control.payload))
     except Refused as fault:
@@ -500,13 +500,13 @@ def _told(found: SqlResponse) -> str:
         rows = rows[: len(rows) // 2]
 
 
-LONGEST_NAME = 4_096
+MAX_NAME = 4_096
 
 
 class ArtifactSelector(RunSelector):
     """One file of a run; its name may have folders in it."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 
 
 class ArtifactResponse(ResponseModel):
@@ -535,7 +535,7 @@ async def list_artifacts(office: RequestContext, asked: RunSelector) -> Artifact
     run = await find_run(office.store, office.caller, asked.run)
     found = ArtifactList()
     if office.app.artifacts is not None:
-        found = await asyncio.to_thread(office.app.artifacts.of, run.space, run.id)
+        found = await asyncio.to_thread(office.app.artifacts.list_artifacts, run.space, run.id)
     given = [ArtifactResponse.from_model(artifact) for artifact in found.files]
     return ArtifactListResponse(artifacts=given, left_out=found.left_out, more=found.more)
 

@@ -16,7 +16,7 @@ from rota.errors import NotFound, Unavailable
 from rota.model.keys import KeyScope
 from rota.ports.host import SecretStore as Keeping
 from rota.rules.permissions import check_main
-from rota.rules.redaction import LONGEST, SHORTEST
+from rota.rules.redaction import MAX_SECRET, MIN_SECRET
 from rota.store.audit import record_request
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ Value = Annotated[
     BeforeValidator(_unrepeated),
     Field(
         json_schema_extra={
-            "minLength": SHORTEST,
-            "maxLength": LONGEST,
+            "minLength": MIN_SECRET,
+            "maxLength": MAX_SECRET,
             "pattern": r"^[^\x00]*\S[^\x00]*$",
         }
     ),

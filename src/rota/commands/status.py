@@ -284,7 +284,7 @@ def _warned(
 
 
 def _block_warnings(blocks: Blocks | None) -> list[StatusWarning]:
-    lately = [] if blocks is None else blocks.lately()
+    lately = [] if blocks is None else blocks.recent()
     if not lately:
         return []
     longest = max(block.seconds for block in lately)

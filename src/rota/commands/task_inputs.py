@@ -29,7 +29,7 @@ from rota.commands.task_fields import FieldKind, TaskCommand, TaskField, fields_
 from rota.flow.define.policies import policy_from
 from rota.flow.define.schedules import KINDS, ScheduleSpec
 from rota.model.tasks import AfterOn, Policy, TaskKind
-from rota.rules.checks import MAX_WORDS
+from rota.rules.checks import MAX_ARGUMENTS
 
 Model = TypeVar("Model", bound=RequestModel)
 
@@ -64,7 +64,7 @@ TYPES: Mapping[FieldKind, Any] = {
             "write it as module:function, such as reports:daily",
         ),
     ],
-    FieldKind.COMMAND: Annotated[list[Text], Field(min_length=1, max_length=MAX_WORDS)],
+    FieldKind.COMMAND: Annotated[list[Text], Field(min_length=1, max_length=MAX_ARGUMENTS)],
     FieldKind.FLAG: bool,
     FieldKind.INTEGER: int,
     FieldKind.NUMBER: float,

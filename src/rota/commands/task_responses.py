@@ -20,7 +20,7 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import AfterOn, Policy, Task, TaskKind
 from rota.ports.host import SiteChecker
 from rota.rules.checks import CHECKS, GATE, NEXT_CHECK
-from rota.rules.task_spec import BOUNDS, WISHES, site_of
+from rota.rules.task_spec import AGENT_FIELDS, LIMIT_FIELDS, site_of
 from rota.timing.descriptions import describe
 from rota.timing.rule_builders import from_record
 
@@ -123,7 +123,7 @@ class TaskResponse(TaskSummary):
     agent: Annotated[str | None, _spec_text("agent")]
     agent_spec: Annotated[
         dict[str, Any],
-        From("spec", lambda spec: {name: spec[name] for name in WISHES if name in spec}),
+        From("spec", lambda spec: {name: spec[name] for name in AGENT_FIELDS if name in spec}),
     ]
     policy: Annotated[dict[str, Any], From(read=_policy_record)]
     checks: Annotated[list[dict[str, Any]], From("spec", lambda spec: spec.get(CHECKS) or [])]
@@ -214,14 +214,14 @@ async def describe_site(
         site = site_of(task.spec, role, executors)
     except RotaError:  # its runs are refused with the reason; the rest of the response still holds
         return None
-    bounds = [name for name in BOUNDS if task.spec.get(name) is not None]
-    held = await sites.holds(site) if sites is not None and bounds else {}
+    bounds = [name for name in LIMIT_FIELDS if task.spec.get(name) is not None]
+    held = await sites.limit_enforcement(site) if sites is not None and bounds else {}
     return SiteResponse.from_model(
         site,
         default=task.spec.get("executor") is None,
         terminal=executors.named(site.executor).terminal,
         folder=task.spec.get("folder"),
-        **{name: task.spec.get(name) for name in BOUNDS},
+        **{name: task.spec.get(name) for name in LIMIT_FIELDS},
         enforced_limits={name: held[name] for name in bounds if name in held},
     )
 

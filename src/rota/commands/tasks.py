@@ -72,18 +72,18 @@ from rota.model.views import TaskFilter
 from rota.ports.agent import AgentRegistry
 from rota.rules.checks import CHECKS, patterns_in
 from rota.rules.permissions import (
-    FIRES_TRIED,
-    MOST_SCHEDULES,
-    check_hands,
-    check_judges,
+    FIRES_CHECKED,
+    MAX_CREATED_SCHEDULES,
+    check_created_tasks,
+    check_judging_fields,
     check_pace,
     check_queue,
     check_reach,
-    check_room,
+    check_tools,
     origin_of,
     visible_space,
 )
-from rota.rules.task_spec import BOUNDS, FIELDS, check_folder, check_script, site_of
+from rota.rules.task_spec import LIMIT_FIELDS, SITE_FIELDS, check_folder, check_script, site_of
 from rota.store import settlement as store_settlement
 from rota.store import tasks as store_tasks
 from rota.store.audit import count_tasks_made_by_attempts
@@ -483,7 +483,7 @@ def changed_spec(stood: Mapping[str, Any], asked: TaskInput) -> dict[str, Any]:
 
     An executor says its whole site anew.
     """
-    anew = FIELDS if "executor" in asked.model_fields_set else ()
+    anew = SITE_FIELDS if "executor" in asked.model_fields_set else ()
     dropped = {name for name in CHANGEABLE if name in asked.model_fields_set}
     kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
     return {**kept, **asked.spec()}
@@ -512,7 +512,9 @@ async def check_site(
 
     What a task leaves to its space is not tried: it may run on another machine, or later.
     """
-    touched = [name for name in (*FIELDS, "folder", *BOUNDS) if name in asked.model_fields_set]
+    touched = [
+        name for name in (*SITE_FIELDS, "folder", *LIMIT_FIELDS) if name in asked.model_fields_set
+    ]
     said = [name for name in touched if getattr(asked, name) is not None]
     if not touched or (kind is TaskKind.PYTHON and not said):
         return
@@ -524,10 +526,10 @@ async def check_site(
     site = site_of(spec, role, office.app.plugins.executors)
     if office.app.sites is None:
         return
-    if any(name in FIELDS for name in said):
+    if any(name in SITE_FIELDS for name in said):
         await office.app.sites.admit(site, role)
     chosen = spec.get("executor") and spec.get("cpus")
-    if chosen and (await office.app.sites.holds(site))["cpus"] is LimitEnforcement.NOT:
+    if chosen and (await office.app.sites.limit_enforcement(site))["cpus"] is LimitEnforcement.NOT:
         message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
         raise Unavailable(message)
 
@@ -536,7 +538,7 @@ async def lacks_of(office: RequestContext, task: Task, role: SpaceRole) -> Seque
     """Return what a task names and the daemon's machine does not have; nobody else knows."""
     if office.app.sites is None or office.local:
         return []
-    return await office.app.sites.lacks(task, role)
+    return await office.app.sites.missing_programs(task, role)
 
 
 PERSON = "api"
@@ -548,7 +550,7 @@ async def task_origin(office: RequestContext, space_id: int) -> str:
     own = await _own_task(office)
     if own is None:
         return AT_THE_MACHINE if office.local else PERSON
-    check_room(await office.store.read(count_tasks_made_by_attempts, space_id))
+    check_created_tasks(await office.store.read(count_tasks_made_by_attempts, space_id))
     return origin_of(own.origin)
 
 
@@ -570,16 +572,19 @@ async def check_maker(
         executors = office.app.plugins.executors
         mine = site_of(own.spec, (await store.read(find_space, own.space)).role, executors)
         check_reach(mine, site_of(spec, (await store.read(find_space, space)).role, executors))
-        check_hands(own.spec, kind, spec)
-        check_judges(own.spec, None if stands is None else stands.spec, spec)
+        check_tools(own.spec, kind, spec)
+        check_judging_fields(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
         return
-    if stands is not None and len(await store.read(list_schedules, [stands.id])) >= MOST_SCHEDULES:
-        message = f"it has {MOST_SCHEDULES} schedules already: change one of them"
+    if (
+        stands is not None
+        and len(await store.read(list_schedules, [stands.id])) >= MAX_CREATED_SCHEDULES
+    ):
+        message = f"it has {MAX_CREATED_SCHEDULES} schedules already: change one of them"
         raise Conflict(message)
     now = from_micros(store.now())
     rule = build_rule(schedule.wish(), (await store.read(find_space, space)).timezone, now, now)
-    check_pace([slot.due for slot in timetable(rule).take(now, FIRES_TRIED)])
+    check_pace([slot.due for slot in timetable(rule).take(now, FIRES_CHECKED)])
 
 
 async def _check_money(

@@ -31,13 +31,13 @@ from rota.errors import Invalid
 from rota.flow.define import messages, threads
 from rota.model.keys import KeyScope
 from rota.model.threads import (
-    LARGEST_FILES,
-    LONGEST_MESSAGE,
-    MOST_FILES,
+    MAX_FILES,
+    MAX_FILES_BYTES,
+    MAX_MESSAGE,
     MessageState,
     ThreadFilter,
 )
-from rota.rules.messages import LONGEST_NAME
+from rota.rules.messages import MAX_NAME
 from rota.rules.permissions import check_main, check_person, visible_space
 from rota.store import threads as store_threads
 from rota.store.tasks import find_space
@@ -159,13 +159,13 @@ async def cancel_thread(office: RequestContext, asked: ThreadSelector) -> Cancel
 
 
 LAST = 2**62
-LONGEST_DATA = (LARGEST_FILES + 2) // 3 * 4
+LONGEST_DATA = (MAX_FILES_BYTES + 2) // 3 * 4
 
 
 class MessageFileInput(RequestModel):
     """A file that goes with a message."""
 
-    name: Annotated[Word, StringConstraints(max_length=LONGEST_NAME)] = Field(
+    name: Annotated[Word, StringConstraints(max_length=MAX_NAME)] = Field(
         description="What it is called, without folders; each name once in a message."
     )
     type: Word | None = Field(
@@ -180,13 +180,13 @@ class CreateMessage(RequestModel):
     """What is said in a thread."""
 
     thread_key: ThreadKey
-    text: Annotated[Text, StringConstraints(max_length=LONGEST_MESSAGE)] = Field(
+    text: Annotated[Text, StringConstraints(max_length=MAX_MESSAGE)] = Field(
         default="", description="May be left out where files say it."
     )
     files: list[MessageFileInput] = Field(
         default_factory=list,
-        max_length=MOST_FILES,
-        description=f"Files for who reads it, {LARGEST_FILES >> 20} MiB together at most.",
+        max_length=MAX_FILES,
+        description=f"Files for who reads it, {MAX_FILES_BYTES >> 20} MiB together at most.",
     )
     sender: Word | None = Field(
         default=None, description="Who said it, if the caller speaks for others; only for `main`."

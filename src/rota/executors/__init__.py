@@ -1,1 +1,1 @@
-"""Executors: where programs run; one folder each."""
+"""Executors: where programs run, one folder each."""

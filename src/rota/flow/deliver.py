@@ -16,7 +16,7 @@ from rota.faultpoints import reach
 from rota.model.notifications import Delivery, DeliveryState
 from rota.ports.channel import Channel, ChannelRefused
 from rota.ports.clock import Random
-from rota.rules.settlement import TRIES, delay
+from rota.rules.settlement import DELIVERY_RETRY, delay
 from rota.store.outbox import claim_deliveries, list_deliveries_of_worker, record_delivery
 from rota.store.store import Store
 
@@ -167,10 +167,10 @@ async def _send(outbox: _Hand, channel: Channel | None, delivery: Delivery, chan
 async def _refused(
     outbox: _Hand, delivery: Delivery, refusal: ChannelRefused, chance: Random
 ) -> None:
-    if refusal.final or delivery.tries >= TRIES.attempts:
+    if refusal.final or delivery.tries >= DELIVERY_RETRY.attempts:
         await _dead(outbox, delivery, str(refusal))
         return
-    wait = delay(TRIES, delivery.tries, chance.random())
+    wait = delay(DELIVERY_RETRY, delivery.tries, chance.random())
     again = outbox.now() + int(wait.total_seconds() * 1_000_000)
     await outbox.record(delivery, DeliveryState.PENDING, str(refusal), again)
 

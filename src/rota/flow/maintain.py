@@ -155,7 +155,7 @@ async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelt
     An empty folder is deleted as soon as its run has ended. A recent folder is kept even if its run
     is unknown, because the database may be the wrong one.
     """
-    shelves = await asyncio.to_thread(artifacts.shelves)
+    shelves = await asyncio.to_thread(artifacts.list_folders)
     before = from_micros(store.now()) - keep
     wanted = [shelf for shelf in shelves if shelf.empty or shelf.modified_at < before]
     ended = await _ended(store, wanted)
@@ -166,7 +166,7 @@ async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelt
         or (ended[shelf.run_id] is None and shelf.modified_at < before)
     ][:MAX_PRUNED]
     for shelf in gone:
-        await asyncio.to_thread(artifacts.drop, shelf)
+        await asyncio.to_thread(artifacts.delete_folder, shelf)
     return len(gone)
 
 

@@ -19,7 +19,7 @@ from rota.model.instants import from_micros, to_micros
 from rota.model.runs import QueueState, Run, RunState
 from rota.model.schedules import PAST_ASKED_FOR, ScheduleCursor, SchedulePlan
 from rota.model.views import RunFilter
-from rota.rules.plans import MAX_SCHEDULES, RULE_FAULTS, plan_schedule, timetable_for
+from rota.rules.plans import MAX_SCHEDULES, RULE_ERRORS, plan_schedule, timetable_for
 from rota.store.plans import list_due_schedules, plan_due, promote_delayed
 from rota.store.store import Store
 from rota.store.tasks import align_schedules, get_tasks, list_waiting_schedules
@@ -89,7 +89,7 @@ def _aligned(schedule: ScheduleCursor) -> SchedulePlan | None:
         resumed = table.resume(from_micros(schedule.cursor), schedule.slot_key)
         following = table.next(resumed)
         renamed = _is_renamed(schedule, table)
-    except RULE_FAULTS:
+    except RULE_ERRORS:
         return None  # the planner quarantines such a rule
     cursor = to_micros(resumed)
     # The planner ends a rule without further slots, so it is due now.

@@ -1,1 +1,1 @@
-"""The credential gateway: a process that has the secrets and forwards requests to providers."""
+"""The credential gateway: a process that holds the secrets and forwards requests to providers."""

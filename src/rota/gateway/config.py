@@ -1,6 +1,6 @@
-"""The configuration file of the gateway: upstreams, secrets, and what an attempt may use.
+"""The configuration of the gateway, `gateway.toml`: upstreams, secrets, budgets of attempts.
 
-It is read from `gateway.toml`; the providers of the known agents need no word there.
+The providers of the known agents need no entry.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from rota.gateway.upstreams import (
     NAME,
     READS,
     Upstream,
-    address_in,
-    address_of,
-    allowed_in,
     is_public,
+    literal_address,
+    parse_allow,
+    parse_url,
 )
 
 MIB = 1 << 20
 REQUESTS = 10_000
 MEBIBYTES = 1024
-MOST = 1 << 40
+MAX_VALUE = 1 << 40
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 SOURCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+", re.ASCII)
 LOCAL_NAME = "localhost"
 
-KNOWN: dict[str, dict[str, Any]] = {
+KNOWN_UPSTREAMS: dict[str, dict[str, Any]] = {
     "anthropic": {
         "url": "https://api.anthropic.com",
         "header": "x-api-key: {secret}",
@@ -70,12 +70,12 @@ KNOWN: dict[str, dict[str, Any]] = {
         "address": "OPENAI_BASE_URL",
     },
 }
-"""The providers of the agents: their secret has the same name, or is where their clients look.
+"""Providers of the known agents; each secret has the provider's name.
 
-`source` is the variable of the daemon's environment with the key, `address` the one by which it may
-name another place that speaks the same.
+`source` is the variable with the key in the daemon's environment, `address` the variable that may
+name another base URL with the same API.
 """
-FIELDS = {
+UPSTREAM_FIELDS = {
     "url": str,
     "secret": str,
     "header": str,
@@ -90,11 +90,11 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig:
-    """An upstream before its secret is known.
+    """The configuration of an upstream, without its secret.
 
-    `variables` is what programs are told: `{url}` and `{token}` stand for where it is found and
-    what to show there. Without `spaces` it is for all of them. What is written there cannot be
-    taken back, unless it is without `effects`, as a model is.
+    `variables` are set for programs; `{url}` and `{token}` stand for the address of the upstream at
+    the gateway and the attempt's token. Without `spaces` all spaces may use it. Writes count as
+    effects that cannot be undone unless `effects` is false, as for a model.
     """
 
     name: str
@@ -111,21 +111,21 @@ class UpstreamConfig:
     spaces: frozenset[str] | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def is_for(self, space: str) -> bool:
+    def is_open_to(self, space: str) -> bool:
         """Whether a space may use it."""
         return self.spaces is None or space in self.spaces
 
     @property
-    def writes(self) -> bool:
-        """Whether a program could do something there that cannot be taken back."""
+    def can_write(self) -> bool:
+        """Whether a program could cause effects there that cannot be undone."""
         return self.effects and any(method not in READS for method, _ in self.allow)
 
-    def takes(self, value: str | None) -> bool:
-        """Whether a secret is there that can stand in a header."""
+    def accepts_secret(self, value: str | None) -> bool:
+        """Whether there is a secret and it is valid in a header."""
         return value is not None and value.isprintable() and value.isascii()
 
     def with_secret(self, value: str) -> Upstream:
-        """Return what the gateway is told of it."""
+        """Return the upstream for the gateway."""
         name, template = self.header
         return Upstream(
             name=self.name,
@@ -144,120 +144,122 @@ class UpstreamConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """What a gateway is for."""
+    """The configuration of a gateway."""
 
     upstreams: tuple[UpstreamConfig, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where secrets come from: `env:NAME` or `file:/path`."""
+    """Sources of secrets: `env:NAME` or `file:/path`."""
     requests: int = REQUESTS
     bytes: int = MEBIBYTES * MIB
 
 
-def read_plan(
+def read_config(
     path: Path, environment: Mapping[str, str], *, must_exist: bool = False
 ) -> GatewayConfig:
-    """Return the plan in a file, with the known providers in it; raise Invalid at what is wrong."""
-    said = _tables(path) if must_exist or path.exists() else {}
+    """Read the configuration, known providers included; raise Invalid for what is wrong."""
+    tables = _load(path) if must_exist or path.exists() else {}
     sources = {
         name: f"env:{known['source']}"
-        for name, known in KNOWN.items()
+        for name, known in KNOWN_UPSTREAMS.items()
         if environment.get(known["source"])
     }
-    for name, source in _table(said, "secrets").items():
+    for name, source in _table(tables, "secrets").items():
         check_name("secrets", name)
         if not isinstance(source, str) or not SOURCE.fullmatch(source):
             raise Invalid(f"secrets.{name}", "…", "write env:VARIABLE or file:/path")
         sources[name] = source
-    wanted = _table(said, "upstreams")
-    names = dict.fromkeys((*KNOWN, *wanted))
-    upstreams = tuple(_planned(name, wanted.get(name, {}), environment) for name in names)
-    requests = _whole(said, "requests", REQUESTS)
-    mebibytes = _whole(said, "mebibytes", MEBIBYTES)
-    if said:
+    configured = _table(tables, "upstreams")
+    names = dict.fromkeys((*KNOWN_UPSTREAMS, *configured))
+    upstreams = tuple(_read_upstream(name, configured.get(name, {}), environment) for name in names)
+    requests = _whole_number(tables, "requests", REQUESTS)
+    mebibytes = _whole_number(tables, "mebibytes", MEBIBYTES)
+    if tables:
         advice = "there are [secrets], [upstreams.NAME], requests and mebibytes"
-        raise Invalid("gateway", ", ".join(said), advice)
+        raise Invalid("gateway", ", ".join(tables), advice)
     return GatewayConfig(
         upstreams=upstreams, sources=sources, requests=requests, bytes=mebibytes * MIB
     )
 
 
 def check_name(where: str, name: str) -> None:
-    """Refuse what is no name of a secret or an upstream."""
+    """Raise Invalid unless it is a valid name of a secret or an upstream."""
     if not NAME.fullmatch(name):
         raise Invalid(where, name, "use a-z, 0-9, - and _, a letter first, at most 32")
 
 
-def _tables(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in {0, os.geteuid()}:
-                raise Invalid("gateway", str(path), "make it a file of your own")
+                raise Invalid("gateway", str(path), "it must be a regular file of this user")
             if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise Invalid("gateway", str(path), "take away what others may write: chmod go-w")
+                raise Invalid("gateway", str(path), "others may write it: use chmod go-w")
             return tomllib.load(file)
-    except OSError as fault:
-        raise Invalid("gateway", str(path), f"it cannot be read: {fault.strerror}") from fault
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise Invalid("gateway", str(path), str(fault)) from fault
+    except OSError as error:
+        raise Invalid("gateway", str(path), f"it cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid("gateway", str(path), str(error)) from error
 
 
-def _table(said: dict[str, Any], name: str) -> dict[str, Any]:
-    found = said.pop(name, {})
+def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    found = tables.pop(name, {})
     if not isinstance(found, dict):
         raise Invalid("gateway", name, f"write a table: [{name}]")
     return found
 
 
-def _whole(said: dict[str, Any], name: str, usual: int) -> int:
-    found = said.pop(name, usual)
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= MOST:
-        raise Invalid(name, found, "write a whole number from 1 on")
+def _whole_number(tables: dict[str, Any], name: str, default: int) -> int:
+    found = tables.pop(name, default)
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= MAX_VALUE:
+        raise Invalid(name, found, "give a whole number from 1")
     return found
 
 
-def _planned(name: str, said: object, environment: Mapping[str, str]) -> UpstreamConfig:
+def _read_upstream(name: str, given: object, environment: Mapping[str, str]) -> UpstreamConfig:
     where = f"upstreams.{name}"
     check_name("upstreams", name)
-    if not isinstance(said, dict):
+    if not isinstance(given, dict):
         raise Invalid("gateway", where, f"write a table: [{where}]")
-    for key, value in said.items():
-        if key not in FIELDS:
-            raise Invalid(f"{where}.{key}", "…", f"there are {', '.join(FIELDS)}")
-        if not isinstance(value, FIELDS[key]) or (
+    for key, value in given.items():
+        if key not in UPSTREAM_FIELDS:
+            raise Invalid(f"{where}.{key}", "…", f"there are {', '.join(UPSTREAM_FIELDS)}")
+        if not isinstance(value, UPSTREAM_FIELDS[key]) or (
             isinstance(value, list) and not all(isinstance(each, str) for each in value)
         ):
-            raise Invalid(f"{where}.{key}", value, f"write a {FIELDS[key].__name__}, of texts")
-    told = {**KNOWN.get(name, {}), **said}
-    elsewhere = environment.get(told.get("address", ""), "")
-    local = bool(told.get("local", False))
-    if elsewhere and "url" not in said:
-        told["url"], local = elsewhere.removesuffix("/").removesuffix("/v1"), _is_own(elsewhere)
+            raise Invalid(
+                f"{where}.{key}", value, f"write a {UPSTREAM_FIELDS[key].__name__}, of texts"
+            )
+    fields = {**KNOWN_UPSTREAMS.get(name, {}), **given}
+    override = environment.get(fields.get("address", ""), "")
+    local = bool(fields.get("local", False))
+    if override and "url" not in given:
+        fields["url"], local = override.removesuffix("/").removesuffix("/v1"), _is_local(override)
     for key in ("url", "allow"):
-        if key not in told:
+        if key not in fields:
             raise Invalid(f"{where}.{key}", "", "is missing")
-    scheme, host, port, base = address_of(name, told["url"], local=local)
+    scheme, host, port, base = parse_url(name, fields["url"], local=local)
     return UpstreamConfig(
         name=name,
         scheme=scheme,
         host=host,
         port=port,
         base=base,
-        secret=_secret(where, told.get("secret", name)),
-        header=_header(where, told.get("header", "authorization: Bearer {secret}")),
-        allow=allowed_in(name, told["allow"]),
-        passed=tuple(_passed(where, each) for each in told.get("headers", ())),
+        secret=_secret(where, fields.get("secret", name)),
+        header=_header(where, fields.get("header", "authorization: Bearer {secret}")),
+        allow=parse_allow(name, fields["allow"]),
+        passed=tuple(_extra_header(where, each) for each in fields.get("headers", ())),
         local=local,
-        effects=bool(told.get("effects", True)),
-        spaces=frozenset(told["spaces"]) if "spaces" in told else None,
-        variables=_variables(where, told.get("variables", {})),
+        effects=bool(fields.get("effects", True)),
+        spaces=frozenset(fields["spaces"]) if "spaces" in fields else None,
+        variables=_variables(where, fields.get("variables", {})),
     )
 
 
-def _is_own(url: str) -> bool:
-    """Whether an address that the environment names is one of this house, beyond doubt."""
+def _is_local(url: str) -> bool:
+    """Whether a base URL from the environment is certainly a local one."""
     host = url.partition("://")[2].partition("/")[0].rpartition(":")[0]
-    address = address_in(host)
+    address = literal_address(host)
     return host == LOCAL_NAME or (address is not None and not is_public(address))
 
 
@@ -272,20 +274,20 @@ def _header(where: str, text: str) -> tuple[str, str]:
     if not colon or not HEADER.fullmatch(name) or "{secret}" not in value:
         raise Invalid(f"{where}.header", text, "write name: value, with {secret} in the value")
     if not value.isascii() or not value.isprintable():
-        raise Invalid(f"{where}.header", text, "use characters that can be printed")
+        raise Invalid(f"{where}.header", text, "use printable characters")
     return name.lower(), value
 
 
-def _passed(where: str, name: str) -> str:
+def _extra_header(where: str, name: str) -> str:
     if not HEADER.fullmatch(name) or "auth" in name.lower() or name.lower() in {"host", "cookie"}:
-        raise Invalid(f"{where}.headers", name, "name headers that carry no key")
+        raise Invalid(f"{where}.headers", name, "only name headers that carry no credentials")
     return name.lower()
 
 
-def _variables(where: str, said: Mapping[str, Any]) -> dict[str, str]:
-    for name, value in said.items():
+def _variables(where: str, variables: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in variables.items():
         if not VARIABLE.fullmatch(name) or not isinstance(value, str):
             raise Invalid(f"{where}.variables", name, "use capitals, and {url} and {token}")
         if name.startswith(("ROTA_", "LD_")) or name in {"PATH", "HOME"}:
-            raise Invalid(f"{where}.variables", name, "this one is Rota's own")
-    return dict(said)
+            raise Invalid(f"{where}.variables", name, "this variable is reserved")
+    return dict(variables)

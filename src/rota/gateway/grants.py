@@ -1,7 +1,8 @@
-"""What one attempt may use at the gateway: token, budget, and what it has used.
+"""Grants of attempts at the gateway: token, budget and usage.
 
-A small file an attempt says `0` from before it begins, and `1` from before its first write is
-passed on. No file, or any other content, is not known.
+Whether an attempt has written to the outside is recorded in a small file: `0` from before it
+starts, `1` from before its first write is forwarded. Without that file, or with other content, it
+is unknown.
 """
 
 from __future__ import annotations
@@ -16,50 +17,50 @@ from asyncio import StreamReader, StreamWriter
 from dataclasses import dataclass, field
 
 PREFIX = "sk-rota-"
-MOST_AT_ONCE = 64
-"""Connections of one attempt; more of them wait."""
-SPARE = 4
-"""Connections to upstreams that are kept for an attempt's next request."""
-SPARE_SECONDS = 15.0
-MOST_HELD = 8
-"""Writes of one attempt under a name, whose requests and answers are held; more of them wait."""
+MAX_CONCURRENT = 64
+"""Connections of one attempt; further ones wait."""
+MAX_IDLE = 4
+"""Idle upstream connections that are kept for an attempt."""
+IDLE_SECONDS = 15.0
+MAX_HELD = 8
+"""Named writes of one attempt that are buffered at once; further ones wait."""
 
 
-def token_of(key: bytes, run_id: int, epoch: int) -> str:
-    """Return the token of an attempt: the same in every process that has the home's key."""
+def grant_token(key: bytes, run_id: int, epoch: int) -> str:
+    """Return the token of an attempt, derived from the key of the home."""
     return PREFIX + hmac.digest(key, f"{run_id}.{epoch}".encode(), "sha256").hex()
 
 
-def digest_of(token: str) -> str:
-    """Return what the gateway knows of a token."""
+def token_digest(token: str) -> str:
+    """Return the hash of a token; the gateway only stores that."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 class BudgetExhausted(Exception):
-    """An attempt has used all it may."""
+    """An attempt has used up its budget at the gateway."""
 
 
 @dataclass(slots=True)
 class IdleConnection:
-    """A connection to an upstream that waits for the next request."""
+    """An idle connection to an upstream."""
 
     reader: StreamReader
     writer: StreamWriter
     since: float
 
-    def drop(self) -> None:
-        """Let go of it, and of what nobody has taken there."""
+    def abort(self) -> None:
+        """Close the connection and drop unread data."""
         self.writer.transport.abort()
 
 
 @dataclass(slots=True, kw_only=True)
 class Grant:
-    """What one attempt may do.
+    """The rights of one attempt.
 
-    `ended` is the file that its keeper writes when it has ended; `until` is how long keepers may
-    go on, in boot time, as they were promised. One that has walls comes by a door of its own, any
-    other by a port of loopback. Writes under a name count for `scope`, in `space`; `since` is when
-    its run was made, if an attempt before this one may have named some.
+    `ended` is a file that exists once it has ended; `until` is the end of the lease of its keeper
+    in boot time. An isolated attempt has a socket of its own, others share a loopback port. Named
+    writes count for `scope` in `space`; `since` is when the run was created, if an earlier attempt
+    may have made some.
     """
 
     name: str
@@ -73,89 +74,89 @@ class Grant:
     space: int
     scope: str
     since: float | None = None
-    asked: int = 0
-    carried: int = 0
-    spares: dict[str, list[IdleConnection]] = field(default_factory=dict)
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_HELD))
+    request_count: int = 0
+    byte_count: int = 0
+    idle: dict[str, list[IdleConnection]] = field(default_factory=dict)
+    journal_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_HELD))
 
-    def opens_for(self, token: str) -> bool:
-        """Whether a token is the one of this attempt."""
-        return hmac.compare_digest(self.digest, digest_of(token))
+    def matches(self, token: str) -> bool:
+        """Whether a token is that of this attempt."""
+        return hmac.compare_digest(self.digest, token_digest(token))
 
     @property
-    def living(self) -> bool:
-        """Whether the attempt goes on, as far as the files of its keeper tell."""
+    def is_active(self) -> bool:
+        """Whether the attempt is running, by the files of its keeper."""
         if time.clock_gettime(time.CLOCK_BOOTTIME) > self.until:
             return False
         return not os.path.exists(self.ended)  # noqa: PTH110 - once for every request
 
-    def ask(self) -> None:
+    def count_request(self) -> None:
         """Count a request."""
         if self.requests_left <= 0:
             raise BudgetExhausted("this attempt has made all the requests it may")
         self.requests_left -= 1
-        self.asked += 1
+        self.request_count += 1
 
-    def carry(self, count: int) -> None:
-        """Count bytes, of either direction."""
+    def count_bytes(self, count: int) -> None:
+        """Count bytes of either direction."""
         self.bytes_left -= count
-        self.carried += count
+        self.byte_count += count
         if self.bytes_left < 0:
             raise BudgetExhausted("this attempt has sent and received all the bytes it may")
 
-    def take(self, upstream: str, now: float) -> IdleConnection | None:
-        """Return a connection that is still good."""
-        waiting = self.spares.get(upstream, [])
+    def take_idle(self, upstream: str, now: float) -> IdleConnection | None:
+        """Return a usable idle connection, if there is one."""
+        waiting = self.idle.get(upstream, [])
         while waiting:
             spare = waiting.pop()
-            fresh = now - spare.since < SPARE_SECONDS
+            fresh = now - spare.since < IDLE_SECONDS
             if fresh and not spare.reader.at_eof() and not spare.writer.is_closing():
                 return spare
-            spare.drop()
+            spare.abort()
         return None
 
-    def keep(self, upstream: str, spare: IdleConnection) -> None:
+    def keep_idle(self, upstream: str, spare: IdleConnection) -> None:
         """Keep a connection for the next request."""
-        waiting = self.spares.setdefault(upstream, [])
-        if len(waiting) < SPARE:
+        waiting = self.idle.setdefault(upstream, [])
+        if len(waiting) < MAX_IDLE:
             waiting.append(spare)
         else:
-            spare.drop()
+            spare.abort()
 
     def close(self) -> None:
-        """Let go of every connection that waits."""
-        for waiting in self.spares.values():
+        """Close all idle connections."""
+        for waiting in self.idle.values():
             for spare in waiting:
-                spare.drop()
-        self.spares.clear()
+                spare.abort()
+        self.idle.clear()
 
 
 SPENT_FOLDER = "spent"
 
 
 class UsageFiles:
-    """One small file an attempt; what cannot be written counts until this process ends."""
+    """Usage of attempts, one file each; if it cannot be written, usage counts until a restart."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, SPENT_FOLDER)  # noqa: PTH118
-        self._noted: dict[str, tuple[int, int]] = {}
+        self._written: dict[str, tuple[int, int]] = {}
 
     def open(self) -> None:
-        """Make the folder, and forget what is old."""
-        forget_old(self._folder)
+        """Create the folder, and delete old files."""
+        delete_old_files(self._folder)
 
-    def known(self, name: str) -> tuple[int, int]:
-        """Return the requests and bytes that an attempt has used before."""
+    def read(self, name: str) -> tuple[int, int]:
+        """Return the recorded numbers of requests and bytes of an attempt."""
         with contextlib.suppress(OSError, ValueError):
             with open(self._path(name), encoding="ascii") as file:  # noqa: PTH123
                 asked, carried = map(int, file.read(100).split())
             return asked, carried
         return 0, 0
 
-    def note(self, name: str, asked: int, carried: int) -> None:
-        """Note what an attempt has used by now."""
+    def write(self, name: str, asked: int, carried: int) -> None:
+        """Record the usage of an attempt."""
         used = asked, carried
-        if self._noted.get(name, (0, 0)) == used:
+        if self._written.get(name, (0, 0)) == used:
             return
         path = self._path(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -163,11 +164,11 @@ class UsageFiles:
             with os.fdopen(os.open(f"{path}~", flags, 0o600), "w") as file:
                 file.write(f"{asked} {carried}\n")
             os.replace(f"{path}~", path)  # noqa: PTH105
-            self._noted[name] = used
+            self._written[name] = used
 
-    def drop(self, name: str) -> None:
-        """Forget an attempt that has ended."""
-        self._noted.pop(name, None)
+    def delete(self, name: str) -> None:
+        """Delete the usage of an ended attempt."""
+        self._written.pop(name, None)
         with contextlib.suppress(OSError):
             os.unlink(self._path(name))  # noqa: PTH108
 
@@ -179,8 +180,8 @@ WROTE_FOLDER = "wrote"
 NOT_YET, WRITTEN = b"0", b"1"
 
 
-def begin(folder: str, name: str) -> None:
-    """Note that an attempt has written nothing yet, if nothing is noted."""
+def mark_started(folder: str, name: str) -> None:
+    """Record that an attempt has not written yet, unless there is a record."""
     path = _path(folder, name)
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
@@ -189,8 +190,8 @@ def begin(folder: str, name: str) -> None:
             file.write(NOT_YET)
 
 
-def seen(folder: str, name: str) -> bool | None:
-    """Return whether an attempt has written to somewhere outside; None if that is not known."""
+def has_written(folder: str, name: str) -> bool | None:
+    """Return whether an attempt has written to the outside; None if that is unknown."""
     try:
         with open(_path(folder, name), "rb") as file:  # noqa: PTH123
             return {NOT_YET: False, WRITTEN: True}.get(file.read(10))
@@ -198,70 +199,70 @@ def seen(folder: str, name: str) -> bool | None:
         return None
 
 
-def drop(folder: str, name: str) -> None:
-    """Forget an attempt that has ended and is on record."""
+def delete_mark(folder: str, name: str) -> None:
+    """Delete the record of an ended attempt."""
     with contextlib.suppress(OSError):
         os.unlink(_path(folder, name))  # noqa: PTH108
 
 
 class WriteMarks:
-    """The gateway's side: notes the first write of each attempt before it is passed on."""
+    """Records the first write of each attempt, before it is forwarded."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._noted: set[str] = set()
-        self._noting = asyncio.Lock()
+        self._written: set[str] = set()
+        self._lock = asyncio.Lock()
 
     def open(self) -> None:
-        """Make the folder, and forget what is old."""
-        forget_old(os.path.join(self._folder, WROTE_FOLDER))  # noqa: PTH118
+        """Create the folder, and delete old files."""
+        delete_old_files(os.path.join(self._folder, WROTE_FOLDER))  # noqa: PTH118
 
-    async def note(self, name: str) -> None:
-        """Note that an attempt writes; raises OSError, and then it may not."""
-        async with self._noting:
-            if name not in self._noted:
-                await asyncio.to_thread(put, _path(self._folder, name), WRITTEN)
-                self._noted.add(name)
+    async def mark_written(self, name: str) -> None:
+        """Record that an attempt writes; raises OSError, and then it must not."""
+        async with self._lock:
+            if name not in self._written:
+                await asyncio.to_thread(write_durably, _path(self._folder, name), WRITTEN)
+                self._written.add(name)
 
     def close(self, name: str) -> None:
-        """Remember an attempt no more; what is on disk stays until it is settled."""
-        self._noted.discard(name)
+        """Drop an attempt from the cache; its file stays until the attempt is settled."""
+        self._written.discard(name)
 
 
 def _path(folder: str, name: str) -> str:
     return os.path.join(folder, WROTE_FOLDER, name)  # noqa: PTH118
 
 
-VERSION = 3
-LOCK, CONTROL, DOORS, DOOR, USED = "lock", "control", "doors", "door", "used"
-FORGET_SECONDS = 30 * 24 * 3600.0
-"""How old is what a gateway has left that was killed, and that nobody came back for."""
+VERSION = 4
+LOCK, CONTROL, SOCKETS, SOCKET, USED = "lock", "control", "doors", "door", "used"
+RETENTION_SECONDS = 30 * 24 * 3600.0
+"""Age at which files of a killed gateway are deleted."""
 
 
-def forget_old(folder: str) -> None:
-    """Make a folder of notes on attempts, and forget what is old in it."""
+def delete_old_files(folder: str) -> None:
+    """Create a folder, and delete old files in it."""
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     os.utime(folder)
-    past = os.stat(folder).st_mtime - FORGET_SECONDS  # noqa: PTH116
+    past = os.stat(folder).st_mtime - RETENTION_SECONDS  # noqa: PTH116
     for entry in tuple(os.scandir(folder)):
         with contextlib.suppress(OSError):
             if entry.stat().st_mtime < past:
                 os.unlink(entry.path)  # noqa: PTH108
 
 
-def put(path: str, data: bytes) -> None:
-    """Write a file whole, so that it is there after a power cut once this returns."""
+def write_durably(path: str, data: bytes) -> None:
+    """Replace a file atomically and durably."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with os.fdopen(os.open(f"{path}~", flags, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     os.replace(f"{path}~", path)  # noqa: PTH105
-    settle(os.path.dirname(path))  # noqa: PTH120
+    sync_folder(os.path.dirname(path))  # noqa: PTH120
 
 
-def settle(folder: str) -> None:
-    """Let what was written, renamed or removed in a folder outlive a power cut."""
+def sync_folder(folder: str) -> None:
+    """Flush a folder, so that changes in it survive a power failure."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(held)

@@ -1,7 +1,6 @@
-"""HTTP/1.1 at the gateway: heads, bodies and connections.
+"""HTTP/1.1 for the gateway: heads, bodies and connections.
 
-What two programs could read in two ways is refused, so that nothing is smuggled past the list of
-what may be asked for.
+Ambiguous requests are rejected, so that no request can be smuggled past the allowed paths.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-LONGEST_HEAD = 64 * 1024
-MOST_HEADERS = 128
-LONGEST_NUMBER = 15
+MAX_HEAD = 64 * 1024
+MAX_HEADERS = 128
+MAX_NUMBER = 15
 
 _REQUEST = re.compile(rb"([A-Z]{3,10}) ([!-~]{1,8192}) HTTP/1\.([01])")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t -~\x80-\xff]*)?")
@@ -32,7 +31,7 @@ _HOST = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?", re.ASCII)
 Headers = tuple[tuple[str, str], ...]
 
 EFFECT = "rota-effect"
-"""By what a program names a write that is to happen once; between it and the gateway alone."""
+"""Header that names a write to be done once; it is not forwarded."""
 HOP_BY_HOP = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
@@ -40,7 +39,7 @@ HOP_BY_HOP = frozenset(
         EFFECT,
     }
 )
-PASSED = frozenset(
+FORWARDED_HEADERS = frozenset(
     {
         *("accept", "accept-encoding", "accept-language", "content-type", "content-encoding"),
         *("idempotency-key", "if-match", "if-none-match", "if-modified-since", "range"),
@@ -48,27 +47,27 @@ PASSED = frozenset(
         *("openai-beta", "originator", "session_id", "conversation_id"),
     }
 )
-PASSED_KINDS = ("anthropic-", "x-stainless-", "x-claude-", "x-codex-")
-"""All that an upstream hears of what a program says about itself; no key can stand there."""
-_WHOSE = re.compile("key|token|auth|secret|credential|organization|workspace")
-"""What a header of those kinds is called that may say in whose name is asked; that is said here."""
-KEPT_BACK = frozenset({"set-cookie", "alt-svc", "strict-transport-security", "server-timing"})
+FORWARDED_PREFIXES = ("anthropic-", "x-stainless-", "x-claude-", "x-codex-")
+"""Headers with these prefixes are forwarded too; they carry no keys."""
+_IDENTITY_HEADER = re.compile("key|token|auth|secret|credential|organization|workspace")
+"""Headers that may select an account are not forwarded; the gateway decides that."""
+DROPPED_HEADERS = frozenset({"set-cookie", "alt-svc", "strict-transport-security", "server-timing"})
 
 
 class InvalidHead(Exception):
-    """What was sent is no request, or could be two."""
+    """A malformed or ambiguous head."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLength:
-    """How long a body is: so many bytes, in chunks, or until the end of the connection."""
+    """Length of a body: a number of bytes, in chunks, or until the connection ends."""
 
     length: int | None = 0
     chunked: bool = False
 
     @property
     def empty(self) -> bool:
-        """Whether there is none."""
+        """Whether there is no body."""
         return self.length == 0 and not self.chunked
 
 
@@ -83,8 +82,8 @@ class RequestHead:
     target: str
     headers: Headers
     body: BodyLength
-    stays: bool
-    """Whether the connection may be used again."""
+    keep_alive: bool
+    """Whether the connection may be reused."""
 
     def all(self, name: str) -> Iterator[str]:
         """Yield every value of a header."""
@@ -93,123 +92,125 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The head of an answer."""
+    """The head of a response."""
 
     status: int
     headers: Headers
     body: BodyLength
-    stays: bool
+    keep_alive: bool
 
 
 def read_request_head(head: bytes) -> RequestHead:
-    """Return the head of a request."""
+    """Parse the head of a request."""
     first, headers = _split(head)
     found = _REQUEST.fullmatch(first)
     if found is None:
-        raise InvalidHead("the first line is no request of HTTP/1.1")
+        raise InvalidHead("the first line is not an HTTP/1.1 request")
     hosts = [value for name, value in headers if name == "host"]
     if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
-        raise InvalidHead("the host is 127.0.0.1, and nothing else is to be reached by its name")
-    body = _body_of(headers)
+        raise InvalidHead("the Host header must be 127.0.0.1 or localhost")
+    body = _body_length(headers)
     if body is None:
         body = NO_BODY
-    stays = found[3] == b"1" and "close" not in _listed(headers, "connection")
-    return RequestHead(found[1].decode(), found[2].decode(), headers, body, stays)
+    keep_alive = found[3] == b"1" and "close" not in _list_header(headers, "connection")
+    return RequestHead(found[1].decode(), found[2].decode(), headers, body, keep_alive)
 
 
 def read_response_head(head: bytes, method: str) -> ResponseHead:
-    """Return the head of an answer to a method."""
+    """Parse the head of a response to a method."""
     first, headers = _split(head)
     found = _STATUS.fullmatch(first)
     if found is None:
-        raise InvalidHead("the first line is no answer of HTTP/1.1")
+        raise InvalidHead("the first line is not an HTTP/1.1 response")
     status = int(found[2])
-    body = _body_of(headers) or BodyLength(length=None)
+    body = _body_length(headers) or BodyLength(length=None)
     if method == "HEAD" or status in {204, 304} or status < 200:  # noqa: PLR2004
         body = NO_BODY
     ends = body.length is None and not body.chunked
-    stays = found[1] == b"1" and not ends and "close" not in _listed(headers, "connection")
-    return ResponseHead(status, headers, body, stays)
+    keep_alive = (
+        found[1] == b"1" and not ends and "close" not in _list_header(headers, "connection")
+    )
+    return ResponseHead(status, headers, body, keep_alive)
 
 
-def upstream_headers(asking: RequestHead, also: Iterable[str], own: Headers) -> Headers:
-    """Return what an upstream is told: what may be said to it, and what is said for a program."""
-    more = frozenset(also)
-    taken = {name.lower() for name, _ in own}
-    told = [
+def upstream_headers(request: RequestHead, extra: Iterable[str], own: Headers) -> Headers:
+    """Return the headers for an upstream: allowed ones of the request, and the gateway's own."""
+    extra_names = frozenset(extra)
+    overridden = {name.lower() for name, _ in own}
+    forwarded = [
         (name, value)
-        for name, value in asking.headers
-        if (name in PASSED or name in more or _is_of_a_kind(name))
-        and name not in taken
+        for name, value in request.headers
+        if (name in FORWARDED_HEADERS or name in extra_names or _has_forwarded_prefix(name))
+        and name not in overridden
         and name not in HOP_BY_HOP
     ]
-    return (*told, *own)
+    return (*forwarded, *own)
 
 
-def _is_of_a_kind(name: str) -> bool:
-    return name.startswith(PASSED_KINDS) and _WHOSE.search(name) is None
+def _has_forwarded_prefix(name: str) -> bool:
+    return name.startswith(FORWARDED_PREFIXES) and _IDENTITY_HEADER.search(name) is None
 
 
-def client_headers(answering: ResponseHead) -> Headers:
-    """Return what a program is told of an answer."""
-    named = _listed(answering.headers, "connection")
-    left_out = HOP_BY_HOP | KEPT_BACK | frozenset(named)
-    return tuple(pair for pair in answering.headers if pair[0] not in left_out)
+def client_headers(response: ResponseHead) -> Headers:
+    """Return the headers of a response that are passed to the program."""
+    named = _list_header(response.headers, "connection")
+    left_out = HOP_BY_HOP | DROPPED_HEADERS | frozenset(named)
+    return tuple(pair for pair in response.headers if pair[0] not in left_out)
 
 
-def framed(body: BodyLength) -> Headers:
-    """Return the header that says how long a body is."""
+def length_headers(body: BodyLength) -> Headers:
+    """Return the header with the length of a body."""
     if body.chunked or body.length is None:
         return (("transfer-encoding", "chunked"),)
     return (("content-length", str(body.length)),)
 
 
-def written(first: str, headers: Headers) -> bytes:
-    """Return a head as it is sent."""
+def encode_head(first: str, headers: Headers) -> bytes:
+    """Encode a head."""
     lines = [first, *(f"{name}: {value}" for name, value in headers), "", ""]
     return "\r\n".join(lines).encode("latin-1")
 
 
 def _split(head: bytes) -> tuple[bytes, Headers]:
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    if len(lines) > MOST_HEADERS:
-        raise InvalidHead(f"there are more than {MOST_HEADERS} headers")
+    if len(lines) > MAX_HEADERS:
+        raise InvalidHead(f"there are more than {MAX_HEADERS} headers")
     headers = []
     for line in lines[1:]:
         found = _FIELD.fullmatch(line)
         if found is None:
-            raise InvalidHead("a header is not as it must be")
+            raise InvalidHead("a header is malformed")
         headers.append((found[1].decode().lower(), found[2].strip(b" \t").decode("latin-1")))
     return lines[0], tuple(headers)
 
 
-def _body_of(headers: Headers) -> BodyLength | None:
-    """Return how long a body is; None if nothing says so."""
+def _body_length(headers: Headers) -> BodyLength | None:
+    """Return the length of a body; None if no header gives it."""
     lengths = [value for name, value in headers if name == "content-length"]
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
     if codings:
         if codings != ["chunked"] or lengths:
-            raise InvalidHead("how long the body is can be read in two ways")
+            raise InvalidHead("the length of the body is ambiguous")
         return BodyLength(length=None, chunked=True)
     if not lengths:
         return None
     text = lengths[0]
-    if len(lengths) > 1 or not (text.isascii() and text.isdigit()) or len(text) > LONGEST_NUMBER:
-        raise InvalidHead("how long the body is can be read in two ways")
+    if len(lengths) > 1 or not (text.isascii() and text.isdigit()) or len(text) > MAX_NUMBER:
+        raise InvalidHead("the length of the body is ambiguous")
     return BodyLength(length=int(text))
 
 
-def _listed(headers: Headers, name: str) -> list[str]:
-    said = ",".join(value for known, value in headers if known == name)
-    return [word.strip().lower() for word in said.split(",")]
+def _list_header(headers: Headers, name: str) -> list[str]:
+    values = ",".join(value for known, value in headers if known == name)
+    return [word.strip().lower() for word in values.split(",")]
 
 
 CHUNK = 64 * 1024
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
 
 
-async def parts_of(reader: StreamReader, body: BodyLength, seconds: float) -> AsyncIterator[bytes]:
-    """Yield a body as it comes; raise TimeoutError when nothing comes for so long."""
+async def read_body(reader: StreamReader, body: BodyLength, seconds: float) -> AsyncIterator[bytes]:
+    """Yield a body as it arrives; raise TimeoutError if nothing arrives for `seconds`."""
     if body.chunked:
         async for part in _chunks(reader, seconds):
             yield part
@@ -231,7 +232,7 @@ async def _chunks(reader: StreamReader, seconds: float) -> AsyncIterator[bytes]:
         async with Deadline(seconds):
             found = _SIZE.fullmatch(await reader.readuntil(b"\r\n"))
         if found is None:
-            raise InvalidHead("a chunk does not say how long it is")
+            raise InvalidHead("a chunk has no valid length")
         left = int(found[1], 16)
         if not left:
             break
@@ -244,10 +245,10 @@ async def _chunks(reader: StreamReader, seconds: float) -> AsyncIterator[bytes]:
             yield part
         async with Deadline(seconds):
             if await reader.readexactly(2) != b"\r\n":
-                raise InvalidHead("a chunk is longer than it says")
+                raise InvalidHead("a chunk is longer than its length")
     async with Deadline(seconds):
         if await reader.readexactly(2) != b"\r\n":
-            raise InvalidHead("nothing may follow the last chunk")
+            raise InvalidHead("there is data after the last chunk")
 
 
 async def copy_body(
@@ -257,7 +258,7 @@ async def copy_body(
     count: Callable[[int], None],
     seconds: float,
 ) -> None:
-    """Send a body on, each part counted first; raise TimeoutError when nobody takes it."""
+    """Forward a body, counting each part first; raise TimeoutError if it is not accepted."""
     chunked = body.chunked or body.length is None
     async for part in parts:
         count(len(part))
@@ -267,19 +268,19 @@ async def copy_body(
 
 
 async def write_body(writer: StreamWriter, data: bytes, seconds: float) -> None:
-    """Send bytes, and wait while too many of them are on the way."""
+    """Send bytes, and wait while the send buffer is full."""
     writer.write(data)
     async with Deadline(seconds):
         await writer.drain()
 
 
-async def part_from(
+async def close_connection(
     reader: StreamReader, writer: StreamWriter, parting: float, stall: float
 ) -> None:
-    """End what is said, let the other side run out, and let it take what was said, for so long.
+    """Close a connection gracefully: drain what the other side sends, and let it read the response.
 
-    Closing on bytes that nobody read resets the connection, and whoever was sending them learns
-    that instead of the answer. What nobody takes would be held, when it is closed, for ever.
+    Closing with unread data would reset the connection, and the sender would see that instead of
+    the response. The time limits prevent waiting for a peer that never reads.
     """
     with suppress(OSError):
         writer.write_eof()
@@ -292,99 +293,99 @@ async def part_from(
             await writer.wait_closed()
 
 
-async def line_to(
-    address: str, port: int, *, trust: SSLContext | None, host: str
+async def open_connection(
+    address: str, port: int, *, tls: SSLContext | None, host: str
 ) -> tuple[StreamReader, StreamWriter]:
-    """Return a connection to an address; with `trust`, it must prove that it is the host."""
+    """Connect to an address; with TLS, its certificate must be valid for `host`."""
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    line = UpstreamConnection(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    line.setblocking(False)
+    sock = UpstreamConnection(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setblocking(False)
     try:
-        await loop.sock_connect(line, (address, port))
+        await loop.sock_connect(sock, (address, port))
     except BaseException:
-        line.close()
+        sock.close()
         raise
     reader = UpstreamProtocol(limit=CHUNK, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     transport, _ = await loop.create_connection(
-        lambda: protocol, sock=line, ssl=trust, server_hostname=host if trust else None
+        lambda: protocol, sock=sock, ssl=tls, server_hostname=host if tls else None
     )
     return reader, StreamWriter(transport, protocol, reader, loop)
 
 
 class UpstreamConnection(socket.socket):
-    """A socket that tells of a hang-up to who reads, after all that was said, not to who sends.
+    """A socket that reports a broken connection to the reader, after all data, not to the sender.
 
-    asyncio closes a connection at the first fault of either, with what nobody has read yet.
+    Otherwise asyncio would close the connection at the first failed send, and drop unread data.
     """
 
-    _fault: ConnectionError | None = None
+    _error: ConnectionError | None = None
 
     def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
-        """Send; what nobody takes any more counts as sent."""
+        """Send; after a disconnect, data counts as sent."""
         try:
             return super().send(data, flags)
-        except ConnectionError as fault:
-            self._fault = fault
+        except ConnectionError as error:
+            self._error = error
             return memoryview(data).nbytes
 
     def sendmsg(self, buffers: Iterable[ReadableBuffer], /, *_: object) -> int:
-        """Send; what nobody takes any more counts as sent."""
+        """Send; after a disconnect, data counts as sent."""
         held = list(buffers)
         try:
             return super().sendmsg(held)
-        except ConnectionError as fault:
-            self._fault = fault
+        except ConnectionError as error:
+            self._error = error
             return sum(memoryview(data).nbytes for data in held)
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """Return what was said."""
+        """Receive data; raise the stored error at its end."""
         data = super().recv(size, flags)
         self._check(len(data))
         return data
 
     def recv_into(self, buffer: WriteableBuffer, size: int = 0, flags: int = 0, /) -> int:
-        """Take what was said."""
+        """Receive data; raise the stored error at its end."""
         count = super().recv_into(buffer, size, flags)
         self._check(count)
         return count
 
     def _check(self, count: int) -> None:
-        if not count and self._fault is not None:
-            raise self._fault
+        if not count and self._error is not None:
+            raise self._error
 
 
 class UpstreamProtocol(StreamReader):
-    """Gives all that was said before a fault, and then the fault."""
+    """A reader that delivers all data before an error."""
 
     _ended = False
-    _fault: Exception | None = None
+    _error: Exception | None = None
 
     def feed_eof(self) -> None:
-        """Take note that all was said."""
+        """Note the end of the data."""
         self._ended = True
         super().feed_eof()
 
     def set_exception(self, exc: Exception) -> None:
-        """Take note of a fault, which is none after all was said."""
-        self._fault = None if self._ended else exc
+        """Note an error; errors after the end are ignored."""
+        self._error = None if self._ended else exc
         super().feed_eof()
 
     async def read(self, n: int = -1) -> bytes:
-        """Return what was said; nothing, when all was."""
+        """Return data; empty at its end."""
         part = await super().read(n)
-        if not part and self._fault is not None:
-            raise self._fault
+        if not part and self._error is not None:
+            raise self._error
         return part
 
 
 class Deadline:
-    """Raises TimeoutError where a block takes longer than so many seconds.
+    """Raises TimeoutError if a block takes longer than a number of seconds.
 
-    A loop that was held up finds the deadline past in the same turn in which it reads what came
-    before it. `asyncio.timeout` would cancel the reader, which has not been resumed yet; this waits
-    for one more turn, in which the reader goes first.
+    If the event loop was blocked, the deadline may be noticed in the same iteration as data that
+    arrived before it. `asyncio.timeout` would cancel the reader before it is resumed; this class
+    waits for one more iteration.
     """
 
     def __init__(self, seconds: float) -> None:

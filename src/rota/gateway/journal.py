@@ -1,8 +1,9 @@
-"""Writes that happen once under a name: noted, passed on, answered as before.
+"""Writes that are done once under a name: recorded, forwarded, and answered again from the record.
 
-One file an effect, in a folder a space. Its first line tells the digest of the request and, once
-there is one, the head of the answer; the body follows. A file without an answer is an effect that
-was begun, and nobody knows whether it happened. Only one gateway writes here: it has the lock.
+There is a folder per space with one file per named write. Its first line holds the hash of the
+request and, once there is one, the head of the response; the body follows. A file without a
+response is a write that was started and whose outcome is unknown. Only one gateway uses the folder,
+as it holds the lock.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from rota.gateway.grants import (
-    FORGET_SECONDS,
+    RETENTION_SECONDS,
     BudgetExhausted,
     IdleConnection,
-    forget_old,
-    put,
-    settle,
+    delete_old_files,
+    sync_folder,
+    write_durably,
 )
 from rota.gateway.http import (
     EFFECT,
@@ -36,12 +37,12 @@ from rota.gateway.http import (
     RequestHead,
     ResponseHead,
     client_headers,
-    parts_of,
+    read_body,
 )
-from rota.gateway.proxy import Proxy, ProxyRequest, RequestRefused, given_up, noted
+from rota.gateway.proxy import Proxy, ProxyRequest, RequestRefused, cancel_and_wait, require_note
 from rota.gateway.upstreams import READS, Upstream
 
-FAULTS = (
+RESPONSE_ERRORS = (
     InvalidHead,
     RequestRefused,
     BudgetExhausted,
@@ -49,15 +50,15 @@ FAULTS = (
     EOFError,
     asyncio.LimitOverrunError,
 )
-"""What can go wrong while an answer is awaited."""
+"""Errors while waiting for a response."""
 
 
 @dataclass
 class IdempotentWrites:
-    """What writes under a name are carried out with."""
+    """Serves named writes."""
 
-    exchange: Proxy
-    effects: WriteJournal
+    proxy: Proxy
+    journal: WriteJournal
 
     async def serve(
         self,
@@ -65,34 +66,38 @@ class IdempotentWrites:
         writer: StreamWriter,
         request: ProxyRequest,
         name: str,
-        begun: asyncio.Event,
+        responding: asyncio.Event,
     ) -> bool:
-        """Serve a write: pass it on, or tell what was answered, or why neither is done."""
-        asking, permit, waits = request.asking, request.permit, self.exchange.waits
-        permit.ask()
-        check_length(asking)
-        async with permit.turns:
-            if not asking.body.empty:
-                await self.exchange.go_on(writer, asking)
-            body = await whole(parts_of(reader, asking.body, waits.body))
-            digest = request_of(asking, request.upstream, request.target, body)
-            key = key_of(permit.space, permit.scope, name)
-            async with self.effects.alone(key):
-                note = await noted(self.effects.find(key))
-                if note is None:
-                    if self.effects.is_forgotten(permit.since):
-                        raise forgotten(name)
-                    await self._first(writer, request, body, name, key, digest, begun)
+        """Serve a named write: forward it, answer it from the record, or reject it."""
+        request_head, grant, timeouts = request.head, request.grant, self.proxy.timeouts
+        grant.count_request()
+        check_length(request_head)
+        async with grant.journal_slots:
+            if not request_head.body.empty:
+                await self.proxy.send_continue(writer, request_head)
+            body = await read_request_body(read_body(reader, request_head.body, timeouts.body))
+            digest = request_digest(request_head, request.upstream, request.target, body)
+            key = journal_key(grant.space, grant.scope, name)
+            async with self.journal.lock(key):
+                entry = await require_note(self.journal.find(key))
+                if entry is None:
+                    if self.journal.is_expired(grant.since):
+                        raise forgotten_effect_error(name)
+                    await self._forward(writer, request, body, name, key, digest, responding)
                 else:
-                    known = check_known(name, note, digest)
-                    begun.set()
-                    await self.exchange.hand_back(
-                        writer, request, kept(note, known), after(known), (EFFECT, ALREADY),
-                        stays=asking.stays,
-                    )  # fmt: skip
-        return asking.stays
+                    known = check_entry(name, entry, digest)
+                    responding.set()
+                    await self.proxy.respond(
+                        writer,
+                        request,
+                        stored_head(entry, known),
+                        chain_body(known),
+                        (EFFECT, ALREADY),
+                        keep_alive=request_head.keep_alive,
+                    )
+        return request_head.keep_alive
 
-    async def _first(
+    async def _forward(
         self,
         writer: StreamWriter,
         request: ProxyRequest,
@@ -100,217 +105,232 @@ class IdempotentWrites:
         name: str,
         key: JournalKey,
         digest: str,
-        begun: asyncio.Event,
+        responding: asyncio.Event,
     ) -> None:
-        """Pass a write on that was never begun; what is not reached, or not noted, never was.
+        """Forward a write for the first time; it is only recorded once the upstream is connected.
 
-        The connection is a new one: an upstream may just be ending one that it knows already.
+        It uses a new connection, because the upstream may be closing an idle one.
         """
-        asking, source = held(request.asking, body)
-        request = request._replace(asking=asking)
+        request_head, source = buffered_request(request.head, body)
+        request = request._replace(head=request_head)
         request.check_size()
-        out = await self.exchange.connect(request.upstream)
+        connection = await self.proxy.connect(request.upstream)
         try:
             await self._begin(request, key, digest)
             try:
-                answering, first, rest = await self._heard(writer, request, source, out, name)
-                long = len(first) > LONGEST
-                said = JournalEntry(
-                    digest, answering.status, client_headers(answering), None if long else first
+                response_head, first, rest = await self._receive(
+                    writer, request, source, connection, name
                 )
-                mark = await self._kept(key, said)
+                long = len(first) > MAX_STORED_BYTES
+                entry = JournalEntry(
+                    digest,
+                    response_head.status,
+                    client_headers(response_head),
+                    None if long else first,
+                )
+                outcome = await self._record_result(key, entry)
             finally:
-                self.effects.close(key)
-            begun.set()
-            framed = answering if long else replace(answering, body=BodyLength(length=len(first)))
-            await self.exchange.hand_back(
-                writer, request, framed, after(first, rest), (EFFECT, mark), stays=asking.stays
+                self.journal.close(key)
+            responding.set()
+            framed = (
+                response_head
+                if long
+                else replace(response_head, body=BodyLength(length=len(first)))
+            )
+            await self.proxy.respond(
+                writer,
+                request,
+                framed,
+                chain_body(first, rest),
+                (EFFECT, outcome),
+                keep_alive=request_head.keep_alive,
             )
         finally:
-            out.drop()
+            connection.abort()
 
     async def _begin(self, request: ProxyRequest, key: JournalKey, digest: str) -> None:
-        """Note that a write is about to be passed on."""
-        await self.exchange.note_write(request)
+        """Record that a write is about to be forwarded."""
+        await self.proxy.note_write(request)
         try:
-            await noted(self.effects.begin(key, digest))
+            await require_note(self.journal.begin(key, digest))
         except JournalFull:
-            raise full() from None
+            raise journal_full_error() from None
         if request.upstream.secret is not None:
-            self.exchange.used(request.upstream.secret)
+            self.proxy.on_secret_used(request.upstream.secret)
 
-    async def _heard(
+    async def _receive(
         self,
         writer: StreamWriter,
         request: ProxyRequest,
         source: StreamReader,
-        out: IdleConnection,
+        connection: IdleConnection,
         name: str,
     ) -> tuple[ResponseHead, bytes, AsyncIterator[bytes]]:
-        """Return the head of the answer, as much of its body as can be kept, and the rest."""
-        sending = asyncio.ensure_future(self.exchange.send(source, writer, request, out))
+        """Return the head of the response, the part of its body to store, and the rest."""
+        sending = asyncio.ensure_future(self.proxy.send(source, writer, request, connection))
         try:
-            answering = await self.exchange.answer(out.reader, request.asking.method, sending)
-            parts = parts_of(out.reader, answering.body, self.exchange.waits.answer)
-            return answering, await beginning(parts), parts
-        except FAULTS:
-            raise unknown(name) from None
+            response_head = await self.proxy.receive_head(
+                connection.reader, request.head.method, sending
+            )
+            parts = read_body(connection.reader, response_head.body, self.proxy.timeouts.answer)
+            return response_head, await read_up_to_limit(parts), parts
+        except RESPONSE_ERRORS:
+            raise unknown_effect_error(name) from None
         finally:
-            await given_up(sending)
+            await cancel_and_wait(sending)
 
-    async def _kept(self, key: JournalKey, note: JournalEntry) -> str:
-        """Keep an answer before it is told, and return what it says of the effect."""
-        mark = judged(note.status)
-        if mark != UNKNOWN:
+    async def _record_result(self, key: JournalKey, entry: JournalEntry) -> str:
+        """Record the response before it is returned; return what it says about the effect."""
+        outcome = classify_status(entry.status)
+        if outcome != UNKNOWN:
             try:
-                await self.effects.end(key, note if mark == DONE else None)
+                await self.journal.end(key, entry if outcome == DONE else None)
             except OSError:
                 return UNKNOWN
-        return mark
+        return outcome
 
 
 NAME = re.compile(r"[!-.0-~]{1,200}", re.ASCII)
 DONE, ALREADY, REFUSED, UNKNOWN = "done", "already-done", "refused", "unknown"
 FIRST_ELSEWHERE, FIRST_REFUSAL, FIRST_FAILURE, TIMED_OUT = 300, 400, 500, 408
 SEE_OTHER = 303
-"""Tells where what was done is to be seen."""
-NOT_HERE = frozenset({307, 308})
-"""Tell to do the same elsewhere, so it was not done here."""
+"""Refers to the result of what was done."""
+REPEAT_ELSEWHERE = frozenset({307, 308})
+"""Ask to repeat the request at another place, so nothing was done."""
 
 
-def effect_name_of(asking: RequestHead) -> str | None:
-    """Return the name of a write that is to happen once; None if it has none."""
-    names = list(asking.all(EFFECT))
+def effect_name_of(head: RequestHead) -> str | None:
+    """Return the name of a write that is to be done once; None if it has none."""
+    names = list(head.all(EFFECT))
     if not names:
         return None
     if len(names) > 1 or NAME.fullmatch(names[0]) is None:
         raise InvalidHead(
-            "Rota-Effect is one name: 1 to 200 plain characters, no space and no slash"
+            "Rota-Effect takes one name: 1 to 200 printable characters without spaces and slashes"
         )
-    if asking.method in READS or asking.method == "OPTIONS":
-        raise InvalidHead("Rota-Effect is for writes: a read may be done as often as you like")
+    if head.method in READS or head.method == "OPTIONS":
+        raise InvalidHead("Rota-Effect is for writes: reads can be repeated anyway")
     return names[0]
 
 
-async def whole(parts: AsyncIterator[bytes]) -> bytes:
-    """Return the body of a request, which must be known before any of it is passed on."""
-    body = await beginning(parts)
-    if len(body) > LONGEST:
-        raise _too_long()
+async def read_request_body(parts: AsyncIterator[bytes]) -> bytes:
+    """Read the whole body of a request; raise RequestRefused if it is too long."""
+    body = await read_up_to_limit(parts)
+    if len(body) > MAX_STORED_BYTES:
+        raise _too_long_error()
     return body
 
 
-async def beginning(parts: AsyncIterator[bytes]) -> bytes:
-    """Return what comes, but stop when it is longer than what is kept."""
-    held = bytearray()
+async def read_up_to_limit(parts: AsyncIterator[bytes]) -> bytes:
+    """Read a body, but stop above the limit of what is stored."""
+    data = bytearray()
     async for part in parts:
-        held += part
-        if len(held) > LONGEST:
+        data += part
+        if len(data) > MAX_STORED_BYTES:
             break
-    return bytes(held)
+    return bytes(data)
 
 
-async def after(held: bytes, rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
-    """Yield what is held already, and then what is still to come."""
-    if held:
-        yield held
+async def chain_body(data: bytes, rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
+    """Yield data that was read already, and then the rest."""
+    if data:
+        yield data
     if rest is not None:
         async for part in rest:
             yield part
 
 
-def check_length(asking: RequestHead) -> None:
-    """Refuse a request that says that it is too long to be held."""
-    if asking.body.length is not None and asking.body.length > LONGEST:
-        raise _too_long()
+def check_length(head: RequestHead) -> None:
+    """Raise RequestRefused if the declared length is too long to be buffered."""
+    if head.body.length is not None and head.body.length > MAX_STORED_BYTES:
+        raise _too_long_error()
 
 
-def kept(note: JournalEntry, body: bytes) -> ResponseHead:
-    """Return the head of an answer as it was kept."""
-    return ResponseHead(note.status, note.headers, BodyLength(length=len(body)), stays=True)
+def stored_head(entry: JournalEntry, body: bytes) -> ResponseHead:
+    """Return the head of a recorded response."""
+    return ResponseHead(entry.status, entry.headers, BodyLength(length=len(body)), keep_alive=True)
 
 
-def held(asking: RequestHead, body: bytes) -> tuple[RequestHead, StreamReader]:
-    """Return a request whose body is here, to be sent from where it is held."""
+def buffered_request(head: RequestHead, body: bytes) -> tuple[RequestHead, StreamReader]:
+    """Return a request whose body is buffered, with a reader of it."""
     reader = StreamReader()
     reader.feed_data(body)
     reader.feed_eof()
-    told = tuple(pair for pair in asking.headers if pair[0] != "expect")
-    return replace(asking, headers=told, body=BodyLength(length=len(body))), reader
+    headers = tuple(pair for pair in head.headers if pair[0] != "expect")
+    return replace(head, headers=headers, body=BodyLength(length=len(body))), reader
 
 
-def request_of(asking: RequestHead, upstream: Upstream, target: str, body: bytes) -> str:
-    """Return what two requests share only if they are the same: method, address and body."""
+def request_digest(request: RequestHead, upstream: Upstream, target: str, body: bytes) -> str:
+    """Return a hash of a request: method, address and body."""
     address = f"{upstream.scheme}://{upstream.authority}{target}"
-    head = json.dumps([asking.method, address]).encode()
-    return hashlib.sha256(head + b"\n" + body).hexdigest()
+    line = json.dumps([request.method, address]).encode()
+    return hashlib.sha256(line + b"\n" + body).hexdigest()
 
 
-def check_known(name: str, note: JournalEntry, request: str) -> bytes:
-    """Return the body that is kept of an effect, or say why it is neither done nor told."""
-    if note.request not in {UNREADABLE, request}:
-        message = f"{name!r} was another request (method, address or body): take another name"
+def check_entry(name: str, entry: JournalEntry, digest: str) -> bytes:
+    """Return the recorded body; raise RequestRefused if it cannot be returned."""
+    if entry.request not in {UNREADABLE, digest}:
+        message = f"{name!r} was another request (method, address or body): use another name"
         raise RequestRefused(409, "effect_differs", message)
-    if note.status == BEGUN:
-        raise unknown(name)
-    if note.body is None:
-        message = f"{name!r} is done and was answered {note.status}, too long to keep: look there"
+    if entry.status == STARTED:
+        raise unknown_effect_error(name)
+    if entry.body is None:
+        message = f"{name!r} is done; its response, status {entry.status}, was too long to be kept"
         raise RequestRefused(409, "effect_done", message)
-    return note.body
+    return entry.body
 
 
-def unknown(name: str) -> RequestRefused:
-    """Return what is said of an effect of which nobody knows whether it happened."""
+def unknown_effect_error(name: str) -> RequestRefused:
+    """Return the error for a write whose outcome is unknown."""
     message = (
-        f"{name!r} was begun and no answer is kept: it may have happened, and Rota cannot know; "
-        "look there, and if it has not, do it under another name"
+        f"{name!r} was started and has no recorded response, so it may have happened; check there, "
+        "and if it has not, repeat it under another name"
     )
     return RequestRefused(409, "effect_unknown", message)
 
 
-def forgotten(name: str) -> RequestRefused:
-    """Return what is said of an effect that may have been forgotten."""
+def forgotten_effect_error(name: str) -> RequestRefused:
+    """Return the error for a write whose record may have been deleted."""
     message = (
-        f"this run is older than effects are kept, so {name!r} may have happened before; look "
-        "there, and if it has not, do it without Rota-Effect"
+        f"this run is older than records are kept, so {name!r} may have happened before; check "
+        "there, and if it has not, repeat it without Rota-Effect"
     )
     return RequestRefused(409, "effect_unknown", message)
 
 
-def full() -> RequestRefused:
-    """Return what is said where a space may have no more effects."""
-    message = f"this space has {MOST} effects, or {MOST_BYTES >> 20} MiB of their answers"
-    return RequestRefused(403, "effects_full", f"{message}; they are forgotten after 30 days")
+def journal_full_error() -> RequestRefused:
+    """Return the error for a space whose journal is full."""
+    message = f"this space has {MAX_ENTRIES} effects, or {MAX_BYTES >> 20} MiB of their responses"
+    return RequestRefused(403, "effects_full", f"{message}; they are deleted after 30 days")
 
 
-def judged(status: int) -> str:
-    """Return what an answer says: done, refused and so not done, or not known.
+def classify_status(status: int) -> str:
+    """Return what a status says about an effect: done, refused (so not done), or unknown.
 
-    Who refuses says that it has not done it. Who fails may have, and so may whoever stands behind a
-    server that fails in its place; a server that has the whole request and still waits for it, too.
-    Any other redirect is said of what has moved as of what was done.
+    Server errors and timeouts leave it open whether the request was carried out, and so do
+    redirects except 303 (done) and 307 and 308 (not done).
     """
     if status < FIRST_ELSEWHERE or status == SEE_OTHER:
         return DONE
     if status < FIRST_REFUSAL:
-        return REFUSED if status in NOT_HERE else UNKNOWN
+        return REFUSED if status in REPEAT_ELSEWHERE else UNKNOWN
     return REFUSED if status < FIRST_FAILURE and status != TIMED_OUT else UNKNOWN
 
 
-def _too_long() -> RequestRefused:
-    message = f"a write with Rota-Effect has {LONGEST >> 20} MiB at most"
+def _too_long_error() -> RequestRefused:
+    message = f"a write with Rota-Effect may have {MAX_STORED_BYTES >> 20} MiB at most"
     return RequestRefused(413, "effect_too_long", message)
 
 
 FOLDER = "effects"
-LONGEST = 1 << 20
-"""Bytes of a request or an answer that are held and kept."""
-MOST = 10_000
-MOST_BYTES = 256 << 20
-"""What is kept for one space."""
-COUNTED_SECONDS = 3600.0
-"""After how long a space is counted again, and what is old in it forgotten."""
-BEGUN = 0
+MAX_STORED_BYTES = 1 << 20
+"""Bytes of a request or response that are buffered and stored."""
+MAX_ENTRIES = 10_000
+MAX_BYTES = 256 << 20
+"""Limits per space."""
+RECOUNT_SECONDS = 3600.0
+"""How often a space is recounted, and its old records deleted."""
+STARTED = 0
 UNREADABLE = ""
 UNFINISHED = "~"
 
@@ -318,11 +338,11 @@ Found = TypeVar("Found")
 
 
 class JournalFull(Exception):
-    """A space has as many effects as it may."""
+    """The journal of a space is full."""
 
 
 class JournalKey(NamedTuple):
-    """An effect: of which space, and what it is called on disk."""
+    """Key of a named write: its space, and its file name."""
 
     space: int
     digest: str
@@ -330,78 +350,80 @@ class JournalKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What is known of an effect; a `body` of None was too long to be kept."""
+    """The record of a named write; `body` is None if it was too long to be stored."""
 
     request: str
-    status: int = BEGUN
+    status: int = STARTED
     headers: Headers = ()
     body: bytes | None = b""
 
 
 @dataclass(slots=True)
-class _Held:
-    """How much there is of a space."""
+class _SpaceUsage:
+    """Number and size of a space's records."""
 
     names: int
     size: int
     at: float
 
 
-def key_of(space: int, scope: str, name: str) -> JournalKey:
-    """Return what an effect is known by: a name counts for one run of one space alone."""
+def journal_key(space: int, scope: str, name: str) -> JournalKey:
+    """Return the key of a name, which counts for one run of one space."""
     return JournalKey(space, hashlib.sha256(f"{scope}\n{name}".encode()).hexdigest())
 
 
 class WriteJournal:
-    """The effects of a gateway's folder; disk work is done one piece at a time, off the loop."""
+    """The records in a gateway's folder; disk operations run one at a time in a thread."""
 
     def __init__(self, folder: str, clock: Callable[[], float]) -> None:
         self._folder = os.path.join(folder, FOLDER)  # noqa: PTH118
         self._clock = clock
-        self._disk = asyncio.Lock()
-        self._alone: WeakValueDictionary[JournalKey, asyncio.Lock] = WeakValueDictionary()
-        self._held: dict[int, _Held] = {}
-        self._begun: Counter[int] = Counter()
+        self._disk_lock = asyncio.Lock()
+        self._locks: WeakValueDictionary[JournalKey, asyncio.Lock] = WeakValueDictionary()
+        self._usage: dict[int, _SpaceUsage] = {}
+        self._reserved: Counter[int] = Counter()
 
     def open(self) -> None:
-        """Make the folder, and forget what is old, also of spaces that write no more."""
+        """Create the folder, and delete old records of all spaces."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         for entry in tuple(os.scandir(self._folder)):
             if entry.is_dir(follow_symlinks=False):
-                forget_old(entry.path)
+                delete_old_files(entry.path)
 
-    def alone(self, key: JournalKey) -> asyncio.Lock:
-        """Return what one request for an effect holds while others wait."""
-        return self._alone.setdefault(key, asyncio.Lock())
+    def lock(self, key: JournalKey) -> asyncio.Lock:
+        """Return the lock under which requests with the same key run one after the other."""
+        return self._locks.setdefault(key, asyncio.Lock())
 
-    def is_forgotten(self, since: float | None) -> bool:
-        """Whether what an earlier attempt of a run has noted may be gone by now."""
-        return since is not None and self._clock() - since > FORGET_SECONDS
+    def is_expired(self, since: float | None) -> bool:
+        """Whether records of a run's earlier attempts may have been deleted."""
+        return since is not None and self._clock() - since > RETENTION_SECONDS
 
     async def find(self, key: JournalKey) -> JournalEntry | None:
-        """Return what is known of an effect; raises OSError if nobody can look."""
-        return await self._wholly(lambda: self._read(key))
+        """Return the record of a key; raises OSError if it cannot be read."""
+        return await self._run_to_end(lambda: self._read(key))
 
     async def begin(self, key: JournalKey, request: str) -> None:
-        """Note that an effect begins; raises Full, or OSError, and then it may not."""
-        self._begun[key.space] += 1
+        """Record the start of a write; after JournalFull or OSError it must not be sent."""
+        self._reserved[key.space] += 1
         try:
-            await self._wholly(lambda: self._begin(key, request))
+            await self._run_to_end(lambda: self._begin(key, request))
         except BaseException:
-            self._begun[key.space] -= 1
+            self._reserved[key.space] -= 1
             raise
 
-    async def end(self, key: JournalKey, note: JournalEntry | None) -> None:
-        """Keep what came of an effect that was begun; None if it has not happened."""
-        await self._wholly(lambda: self._drop(key) if note is None else self._write(key, note))
+    async def end(self, key: JournalKey, entry: JournalEntry | None) -> None:
+        """Record the result of a write; None if it has not happened."""
+        await self._run_to_end(
+            lambda: self._delete(key) if entry is None else self._write(key, entry)
+        )
 
     def close(self, key: JournalKey) -> None:
-        """Hold no room any more for the answer of an effect that was begun."""
-        self._begun[key.space] -= 1
+        """Release the space reserved for the response of a write."""
+        self._reserved[key.space] -= 1
 
-    async def _wholly(self, work: Callable[[], Found]) -> Found:
-        """Do something on disk to its end, also when who waits for it is cancelled."""
-        async with self._disk:
+    async def _run_to_end(self, work: Callable[[], Found]) -> Found:
+        """Run a disk operation to its end, even if the caller is cancelled."""
+        async with self._disk_lock:
             doing = asyncio.ensure_future(asyncio.to_thread(work))
             try:
                 return await asyncio.shield(doing)
@@ -416,70 +438,70 @@ class WriteJournal:
         except FileNotFoundError:
             return None
         try:
-            said = json.loads(first)
-            status, kept = int(said["status"]), bool(said["kept"])
-            if status != BEGUN and kept and len(body) != int(said["length"]):
+            record = json.loads(first)
+            status, stored = int(record["status"]), bool(record["kept"])
+            if status != STARTED and stored and len(body) != int(record["length"]):
                 return JournalEntry(UNREADABLE)
-            headers = tuple((str(name), str(value)) for name, value in said["headers"])
-            return JournalEntry(str(said["request"]), status, headers, body if kept else None)
+            headers = tuple((str(name), str(value)) for name, value in record["headers"])
+            return JournalEntry(str(record["request"]), status, headers, body if stored else None)
         except (ValueError, KeyError, TypeError):
             return JournalEntry(UNREADABLE)
 
     def _begin(self, key: JournalKey, request: str) -> None:
-        held = self._count(key.space)
-        reserved = self._begun[key.space] * LONGEST
-        if held.names >= MOST or held.size + reserved > MOST_BYTES:
+        usage = self._count(key.space)
+        reserved = self._reserved[key.space] * MAX_STORED_BYTES
+        if usage.names >= MAX_ENTRIES or usage.size + reserved > MAX_BYTES:
             raise JournalFull
         try:
             self._write(key, JournalEntry(request))
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(self._path(key))  # noqa: PTH108
-            self._held.pop(key.space, None)
+            self._usage.pop(key.space, None)
             raise
-        held.names += 1
+        usage.names += 1
 
-    def _write(self, key: JournalKey, note: JournalEntry) -> None:
-        said = {
-            "request": note.request,
-            "status": note.status,
-            "headers": note.headers,
-            "kept": note.body is not None,
-            "length": len(note.body or b""),
+    def _write(self, key: JournalKey, entry: JournalEntry) -> None:
+        record = {
+            "request": entry.request,
+            "status": entry.status,
+            "headers": entry.headers,
+            "kept": entry.body is not None,
+            "length": len(entry.body or b""),
         }
-        data = json.dumps(said).encode() + b"\n" + (note.body or b"")
-        put(self._path(key), data)
-        if key.space in self._held:
-            self._held[key.space].size += len(data)
+        data = json.dumps(record).encode() + b"\n" + (entry.body or b"")
+        write_durably(self._path(key), data)
+        if key.space in self._usage:
+            self._usage[key.space].size += len(data)
 
-    def _drop(self, key: JournalKey) -> None:
+    def _delete(self, key: JournalKey) -> None:
         path = self._path(key)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108
-        settle(os.path.dirname(path))  # noqa: PTH120
-        if key.space in self._held:
-            self._held[key.space].names -= 1
+        sync_folder(os.path.dirname(path))  # noqa: PTH120
+        if key.space in self._usage:
+            self._usage[key.space].names -= 1
 
-    def _count(self, space: int) -> _Held:
-        """Return how much there is of a space, from time to time by looking."""
+    def _count(self, space: int) -> _SpaceUsage:
+        """Return number and size of a space's records, recounted periodically."""
         now = self._clock()
-        held = self._held.get(space)
-        if held is not None and 0 <= now - held.at < COUNTED_SECONDS:
-            return held
+        usage = self._usage.get(space)
+        if usage is not None and 0 <= now - usage.at < RECOUNT_SECONDS:
+            return usage
         folder = os.path.join(self._folder, str(space))  # noqa: PTH118
         if not os.path.isdir(folder):  # noqa: PTH112
             os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-            settle(os.path.dirname(self._folder))  # noqa: PTH120
-            settle(self._folder)
+            sync_folder(os.path.dirname(self._folder))  # noqa: PTH120
+            sync_folder(self._folder)
         sizes = []
         for entry in tuple(os.scandir(folder)):
             found = entry.stat(follow_symlinks=False)
-            if entry.name.endswith(UNFINISHED) or found.st_mtime < now - FORGET_SECONDS:
+            if entry.name.endswith(UNFINISHED) or found.st_mtime < now - RETENTION_SECONDS:
                 os.unlink(entry.path)  # noqa: PTH108
             else:
                 sizes.append(found.st_size)
-        self._held[space] = held = _Held(len(sizes), sum(sizes), now)
-        return held
+        self._usage[space] = usage = _SpaceUsage(len(sizes), sum(sizes), now)
+        return usage
 
     def _path(self, key: JournalKey) -> str:
         return os.path.join(self._folder, str(key.space), key.digest)  # noqa: PTH118

@@ -1,4 +1,4 @@
-"""Forwards a request to its upstream, and the response back."""
+"""Forwards requests to upstreams, and returns their responses."""
 
 from __future__ import annotations
 
@@ -21,177 +21,204 @@ from rota.gateway.http import (
     ResponseHead,
     client_headers,
     copy_body,
-    framed,
-    line_to,
-    parts_of,
+    encode_head,
+    length_headers,
+    open_connection,
+    read_body,
     read_response_head,
     upstream_headers,
     write_body,
-    written,
 )
-from rota.gateway.upstreams import Upstream, fault_in_addresses
+from rota.gateway.upstreams import Upstream, addresses_error
 
 END = b"\r\n\r\n"
 SWITCHING = 101
 FIRST_FINAL = 200
-MOST_INTERIM = 20
+MAX_INTERIM = 20
 
 Found = TypeVar("Found")
 
 
 class ProxyTimeouts(NamedTuple):
-    """How long, in seconds, the gateway waits for whom."""
+    """Time limits of the gateway in seconds."""
 
     idle: float = 300.0
     head: float = 15.0
     body: float = 60.0
     answer: float = 900.0
     stall: float = 120.0
-    parting: float = 2.0
+    close: float = 2.0
 
 
 class ProxyRequest(NamedTuple):
-    """Who asks where for what."""
+    """A request with its grant, upstream and target path."""
 
-    asking: RequestHead
-    permit: Grant
+    head: RequestHead
+    grant: Grant
     upstream: Upstream
     target: str
 
     def check_size(self) -> None:
-        """Refuse what is known to be more than the attempt may still send."""
-        length = self.asking.body.length
-        if length is not None and length > self.permit.bytes_left:
+        """Raise RequestRefused if the body exceeds the rest of the attempt's budget."""
+        length = self.head.body.length
+        if length is not None and length > self.grant.bytes_left:
             raise RequestRefused(
-                413, "budget_spent", "this attempt may not send so many bytes any more"
+                413, "budget_spent", "this attempt may not send that many bytes any more"
             )
 
 
 @dataclass
 class Proxy:
-    """What requests are carried out with."""
+    """Forwards requests."""
 
-    reach: UpstreamDialer
-    used: Callable[[str], None]
-    """Told which secret has been shown."""
-    writing: Callable[[str], Awaitable[None]]
-    """Told which attempt is about to write, before that is passed on."""
-    waits: ProxyTimeouts = field(default_factory=ProxyTimeouts)
+    dialer: UpstreamDialer
+    on_secret_used: Callable[[str], None]
+    """Called with the name of a secret that is sent."""
+    on_write: Callable[[str], Awaitable[None]]
+    """Called with the name of an attempt before its write is forwarded."""
+    timeouts: ProxyTimeouts = field(default_factory=ProxyTimeouts)
 
-    async def plain(
+    async def forward(
         self,
         reader: StreamReader,
         writer: StreamWriter,
         request: ProxyRequest,
-        begun: asyncio.Event,
+        responding: asyncio.Event,
     ) -> bool:
-        """Carry out a request, its answer streamed; false if the connection is to end."""
-        asking, permit, upstream, _ = request
-        permit.ask()
-        out = permit.take(upstream.name, time.monotonic())
-        if out is None:
-            out = await self.connect(upstream)
+        """Forward a request and stream the response; false if the connection is to be closed."""
+        request_head, grant, upstream, _ = request
+        grant.count_request()
+        connection = grant.take_idle(upstream.name, time.monotonic())
+        if connection is None:
+            connection = await self.connect(upstream)
         if upstream.secret is not None:
-            self.used(upstream.secret)
-        good = False
-        sending = asyncio.ensure_future(self._pass_on(reader, writer, request, out))
+            self.on_secret_used(upstream.secret)
+        reusable = False
+        sending = asyncio.ensure_future(self._send_noted(reader, writer, request, connection))
         try:
-            answering = await self.answer(out.reader, asking.method, sending)
-            begun.set()
-            stays = asking.stays and _was_whole(sending)
-            parts = parts_of(out.reader, answering.body, self.waits.answer)
-            await self.hand_back(writer, request, answering, parts, stays=stays)
-            good = answering.stays and _was_whole(sending)
-            return stays
+            response_head = await self.receive_head(connection.reader, request_head.method, sending)
+            responding.set()
+            keep_alive = request_head.keep_alive and _was_sent(sending)
+            parts = read_body(connection.reader, response_head.body, self.timeouts.answer)
+            await self.respond(writer, request, response_head, parts, keep_alive=keep_alive)
+            reusable = response_head.keep_alive and _was_sent(sending)
+            return keep_alive
         finally:
-            await given_up(sending)
-            if good:
-                permit.keep(upstream.name, IdleConnection(out.reader, out.writer, time.monotonic()))
+            await cancel_and_wait(sending)
+            if reusable:
+                grant.keep_idle(
+                    upstream.name,
+                    IdleConnection(connection.reader, connection.writer, time.monotonic()),
+                )
             else:
-                out.drop()
+                connection.abort()
 
     async def connect(self, upstream: Upstream) -> IdleConnection:
-        """Return a new connection."""
-        return IdleConnection(*await self.reach.connect(upstream), since=0.0)
+        """Open a new connection."""
+        return IdleConnection(*await self.dialer.connect(upstream), since=0.0)
 
     async def note_write(self, request: ProxyRequest) -> None:
-        """Note that a request that may have effects is about to be passed on."""
-        if request.upstream.is_write(request.asking.method):
-            await noted(self.writing(request.permit.name))
+        """Record that a write is about to be forwarded."""
+        if request.upstream.is_write(request.head.method):
+            await require_note(self.on_write(request.grant.name))
 
-    async def _pass_on(
-        self, reader: StreamReader, writer: StreamWriter, request: ProxyRequest, out: IdleConnection
+    async def _send_noted(
+        self,
+        reader: StreamReader,
+        writer: StreamWriter,
+        request: ProxyRequest,
+        connection: IdleConnection,
     ) -> bool:
         await self.note_write(request)
-        return await self.send(reader, writer, request, out)
+        return await self.send(reader, writer, request, connection)
 
     async def send(
-        self, reader: StreamReader, writer: StreamWriter, request: ProxyRequest, out: IdleConnection
+        self,
+        reader: StreamReader,
+        writer: StreamWriter,
+        request: ProxyRequest,
+        connection: IdleConnection,
     ) -> bool:
-        """Send a request on, its body as it comes; false if the upstream hung up before its end."""
-        asking, permit, upstream, target = request
+        """Send a request, streaming its body; false if the upstream disconnected before its end."""
+        request_head, grant, upstream, target = request
         own = (
             ("host", upstream.authority),
-            *upstream_headers(asking, upstream.passed, upstream.headers),
+            *upstream_headers(request_head, upstream.passed, upstream.headers),
         )
-        length = () if asking.body.empty and asking.method == "GET" else framed(asking.body)
-        head = written(f"{asking.method} {target} HTTP/1.1", (*own, *length))
+        length = (
+            ()
+            if request_head.body.empty and request_head.method == "GET"
+            else length_headers(request_head.body)
+        )
+        head = encode_head(f"{request_head.method} {target} HTTP/1.1", (*own, *length))
         try:
-            await write_body(out.writer, head, self.waits.stall)
-            if not asking.body.empty:
-                await self.go_on(writer, asking)
-                parts = parts_of(reader, asking.body, self.waits.body)
-                await copy_body(parts, out.writer, asking.body, permit.carry, self.waits.stall)
+            await write_body(connection.writer, head, self.timeouts.stall)
+            if not request_head.body.empty:
+                await self.send_continue(writer, request_head)
+                parts = read_body(reader, request_head.body, self.timeouts.body)
+                await copy_body(
+                    parts,
+                    connection.writer,
+                    request_head.body,
+                    grant.count_bytes,
+                    self.timeouts.stall,
+                )
         except ConnectionError:
-            if not out.writer.is_closing():
-                raise  # the program is gone; an upstream that hangs up may still have said why
+            if not connection.writer.is_closing():
+                raise  # the program has disconnected; an upstream may still have sent a response
             return False
         return True
 
-    async def hand_back(
+    async def respond(
         self,
         writer: StreamWriter,
         request: ProxyRequest,
-        answering: ResponseHead,
+        response_head: ResponseHead,
         parts: AsyncIterator[bytes],
         *more: tuple[str, str],
-        stays: bool,
+        keep_alive: bool,
     ) -> None:
-        """Tell a program an answer, and what is said beside it."""
-        told = (*client_headers(answering), *more, *_framed(request.asking, answering))
-        ends = () if stays else (("connection", "close"),)
-        head = written(f"HTTP/1.1 {answering.status} ", (*told, *ends))
-        await write_body(writer, head, self.waits.stall)
-        if not answering.body.empty:
-            await copy_body(parts, writer, answering.body, request.permit.carry, self.waits.stall)
+        """Return a response to the program, with extra headers."""
+        response_headers = (
+            *client_headers(response_head),
+            *more,
+            *_response_length(request.head, response_head),
+        )
+        ends = () if keep_alive else (("connection", "close"),)
+        head = encode_head(f"HTTP/1.1 {response_head.status} ", (*response_headers, *ends))
+        await write_body(writer, head, self.timeouts.stall)
+        if not response_head.body.empty:
+            await copy_body(
+                parts, writer, response_head.body, request.grant.count_bytes, self.timeouts.stall
+            )
 
-    async def go_on(self, writer: StreamWriter, asking: RequestHead) -> None:
-        """Tell who waits for that to send the body."""
-        if "100-continue" in [value.lower() for value in asking.all("expect")]:
-            await write_body(writer, b"HTTP/1.1 100 Continue\r\n\r\n", self.waits.stall)
+    async def send_continue(self, writer: StreamWriter, request_head: RequestHead) -> None:
+        """Send 100 Continue if the program waits for it."""
+        if "100-continue" in [value.lower() for value in request_head.all("expect")]:
+            await write_body(writer, b"HTTP/1.1 100 Continue\r\n\r\n", self.timeouts.stall)
 
-    async def answer(
+    async def receive_head(
         self, reader: StreamReader, method: str, sending: asyncio.Future[bool]
     ) -> ResponseHead:
-        """Return the head of the answer, which may come before all was sent."""
-        hearing = asyncio.ensure_future(self._answer_head(reader, method))
+        """Return the head of the response, which may arrive before the request is sent."""
+        receiving = asyncio.ensure_future(self._read_final_head(reader, method))
         try:
-            both: set[asyncio.Future[Any]] = {hearing, sending}
+            both: set[asyncio.Future[Any]] = {receiving, sending}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not hearing.done():
+            if not receiving.done():
                 await sending
-            return await hearing
+            return await receiving
         finally:
-            await given_up(hearing)
+            await cancel_and_wait(receiving)
 
-    async def _answer_head(self, reader: StreamReader, method: str) -> ResponseHead:
+    async def _read_final_head(self, reader: StreamReader, method: str) -> ResponseHead:
         try:
-            for _ in range(MOST_INTERIM):
-                async with Deadline(self.waits.answer):
-                    answering = read_response_head(await reader.readuntil(END), method)
-                if answering.status >= FIRST_FINAL:
-                    return answering
-                if answering.status == SWITCHING:
+            for _ in range(MAX_INTERIM):
+                async with Deadline(self.timeouts.answer):
+                    response_head = read_response_head(await reader.readuntil(END), method)
+                if response_head.status >= FIRST_FINAL:
+                    return response_head
+                if response_head.status == SWITCHING:
                     break
         except TimeoutError:
             raise RequestRefused(
@@ -200,53 +227,55 @@ class Proxy:
         except (InvalidHead, OSError, EOFError, asyncio.LimitOverrunError):
             pass
         raise RequestRefused(
-            502, "upstream_broken", "the upstream hung up, or gave no answer of HTTP"
+            502, "upstream_broken", "the upstream disconnected, or sent no valid HTTP response"
         )
 
 
-async def noted(noting: Awaitable[Found]) -> Found:
-    """Wait for a note on disk, without which nothing is passed on."""
+async def require_note(writing: Awaitable[Found]) -> Found:
+    """Wait for a record on disk; raise RequestRefused if it cannot be written."""
     try:
-        return await noting
-    except OSError as fault:
-        message = f"a write that cannot be noted is not passed on: {fault.strerror}"
+        return await writing
+    except OSError as error:
+        message = f"writes are only forwarded if they can be recorded: {error.strerror}"
         raise RequestRefused(503, "not_noted", message) from None
 
 
-async def given_up(task: asyncio.Future[Any]) -> None:
-    """End a part of an exchange that is over, whatever became of it."""
+async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
+    """Cancel a task, and ignore its result."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
         task.exception()
 
 
-def _was_whole(sending: asyncio.Future[bool]) -> bool:
-    """Whether a request was sent to its end, so that what comes next is another one."""
+def _was_sent(sending: asyncio.Future[bool]) -> bool:
+    """Whether a request was sent completely, so that the connection can be reused."""
     return sending.done() and sending.exception() is None and sending.result()
 
 
-def _framed(asking: RequestHead, answering: ResponseHead) -> tuple[tuple[str, str], ...]:
-    """Return how long the answer is said to be; what never has a body says what it was told."""
-    if asking.method == "HEAD":
-        return tuple(pair for pair in answering.headers if pair[0] == "content-length")
-    if answering.status in {204, 304}:
+def _response_length(
+    request_head: RequestHead, response_head: ResponseHead
+) -> tuple[tuple[str, str], ...]:
+    """Return the length headers of a response; without a body, those of the upstream."""
+    if request_head.method == "HEAD":
+        return tuple(pair for pair in response_head.headers if pair[0] == "content-length")
+    if response_head.status in {204, 304}:
         return ()
-    return framed(answering.body)
+    return length_headers(response_head.body)
 
 
-REMEMBERED_SECONDS = 30.0
+CACHE_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 
 
 class UpstreamUnreachable(Exception):
-    """An upstream cannot be spoken to, or must not be."""
+    """An upstream cannot be reached, or must not be."""
 
 
-async def look_up(host: str, port: int) -> list[str]:
-    """Return the addresses of a host."""
+async def resolve(host: str, port: int) -> list[str]:
+    """Resolve the addresses of a host."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -255,22 +284,24 @@ async def look_up(host: str, port: int) -> list[str]:
 class UpstreamDialer:
     """Opens connections to upstreams."""
 
-    def __init__(self, lookup: Lookup = look_up) -> None:
+    def __init__(self, lookup: Lookup = resolve) -> None:
         self._lookup = lookup
         self._known: dict[str, tuple[float, list[str]]] = {}
 
     async def connect(self, upstream: Upstream) -> tuple[StreamReader, StreamWriter]:
-        """Return a connection to an address that was looked at, whatever the name says later."""
+        """Connect to an address that was checked, whatever the name resolves to later."""
         why = "nothing answers there"
-        trust = _trust() if upstream.scheme == "https" else None
+        trust = _tls_context() if upstream.scheme == "https" else None
         for address in await self._addresses(upstream):
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return await line_to(address, upstream.port, trust=trust, host=upstream.host)
+                    return await open_connection(
+                        address, upstream.port, tls=trust, host=upstream.host
+                    )
             except TimeoutError:
                 why = "it does not answer in time"
             except ssl.SSLError:
-                why = "its certificate is not to be trusted, or it speaks no TLS"
+                why = "its certificate is not trusted, or it does not support TLS"
             except OSError:
                 why = "nothing answers there"
         self._known.pop(upstream.host, None)
@@ -285,23 +316,23 @@ class UpstreamDialer:
                     addresses = await self._lookup(upstream.host, upstream.port)
             except (OSError, UnicodeError, TimeoutError):
                 addresses = []
-            self._known[upstream.host] = (now + REMEMBERED_SECONDS, addresses)
-        wrong = None if upstream.local and addresses else fault_in_addresses(addresses)
-        if wrong is not None:
+            self._known[upstream.host] = (now + CACHE_SECONDS, addresses)
+        problem = None if upstream.local and addresses else addresses_error(addresses)
+        if problem is not None:
             self._known.pop(upstream.host, None)
-            raise UpstreamUnreachable(f"the upstream {upstream.name!r} is not spoken to: {wrong}")
+            raise UpstreamUnreachable(f"the upstream {upstream.name!r} is not allowed: {problem}")
         return addresses
 
 
 @cache
-def _trust() -> ssl.SSLContext:
-    made = ssl.create_default_context()
-    made.set_alpn_protocols(["http/1.1"])
-    return made
+def _tls_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 class RequestRefused(Exception):
-    """A request is not carried out, and this is what its sender is told."""
+    """A request is rejected, with the error for its sender."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -309,14 +340,14 @@ class RequestRefused(Exception):
         self.code = code
 
 
-def refusal(turned: RequestRefused) -> bytes:
-    """Return the answer to a request that is not carried out, as clients of every provider read."""
-    error = {"type": turned.code, "code": turned.code, "message": f"Rota: {turned}"}
+def error_response(refused: RequestRefused) -> bytes:
+    """Return an error response in a form that clients of all providers understand."""
+    error = {"type": refused.code, "code": refused.code, "message": f"Rota: {refused}"}
     body = json.dumps({"type": "error", "error": error}).encode()
     headers = (
         ("content-type", "application/json"),
         ("content-length", str(len(body))),
-        ("x-should-retry", "true" if turned.status >= 500 else "false"),  # noqa: PLR2004
+        ("x-should-retry", "true" if refused.status >= 500 else "false"),  # noqa: PLR2004
         ("connection", "close"),
     )
-    return written(f"HTTP/1.1 {turned.status} ", headers) + body
+    return encode_head(f"HTTP/1.1 {refused.status} ", headers) + body

@@ -1,7 +1,7 @@
-"""The sealed secrets file, which is of no use without the key beside it.
+"""Sealed secrets: a file that can only be read with the key beside it.
 
-It keeps secrets out of the database, its backups, and whatever else copies or shows files one by
-one. It does not keep them from whoever may read the whole folder.
+This keeps secrets out of the database, its backups, and tools that copy or show single files. It
+does not protect them from anyone who can read the whole folder.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rota.errors import NotFound, Unavailable
 
 PRIVATE = 0o600
 FOLDER = 0o700
-OTHERS = 0o077
+OTHERS_MASK = 0o077
 STORE, KEY, LOCK = "sealed.json", "key", "lock"
 MISSING = (
-    "secrets can only be kept with the package cryptography: pip install 'rota[secrets]'; "
-    "secrets of the environment and of files need none"
+    "stored secrets need the package cryptography: pip install 'rota[secrets]'; "
+    "secrets from the environment and from files do not"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSecret:
-    """One entry; the value only opens with the key."""
+    """One secret, decrypted."""
 
     name: str
     value: str
@@ -39,38 +39,38 @@ class SealedSecret:
 
 
 class SealedSecrets:
-    """The sealed secrets of a home; two processes may write, one after the other."""
+    """The sealed secrets of a home; writers are serialized by a lock."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @property
-    def mark(self) -> object:
-        """Something that differs once anybody has changed a file, or who may read it."""
-        return _facts(self._folder / STORE), _facts(self._folder / KEY)
+    def version(self) -> object:
+        """A value that changes with the files or their permissions."""
+        return _file_version(self._folder / STORE), _file_version(self._folder / KEY)
 
-    def all(self) -> list[SealedSecret]:
-        """Return every entry, opened."""
+    def read_all(self) -> list[SealedSecret]:
+        """Return all secrets, decrypted."""
         found = self._read()
         if not found:
             return []
         box = _box(self._key(make=False))
-        return [_opened(box, name, entry) for name, entry in sorted(found.items())]
+        return [_decrypt(box, name, entry) for name, entry in sorted(found.items())]
 
     def put(self, name: str, value: str, *, at: str, by: str) -> None:
-        """Keep a secret, in place of what had its name."""
-        with self._alone():
+        """Store or replace a secret."""
+        with self._write_lock():
             found = self._read()
             sealed = _box(self._key(make=not found)).encrypt(json.dumps([name, value]).encode())
             found[name] = {"sealed": sealed.decode(), "set_at": at, "set_by": by}
             self._write(STORE, json.dumps(found, indent=1).encode())
 
     def remove(self, name: str) -> None:
-        """Forget a secret."""
-        with self._alone():
+        """Remove a secret."""
+        with self._write_lock():
             found = self._read()
             if found.pop(name, None) is None:
-                raise NotFound("secret", name, "only those set by `rota secret set` are removed")
+                raise NotFound("secret", name, "only those of `rota secret set` can be removed")
             self._write(STORE, json.dumps(found, indent=1).encode())
 
     def _read(self) -> dict[str, Any]:
@@ -79,34 +79,34 @@ class SealedSecrets:
             found: dict[str, Any] = json.loads(path.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as fault:
-            raise Unavailable(f"cannot read {path}: put a copy of it back") from fault
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"cannot read {path}: restore it from a copy") from error
         return found
 
     def _key(self, *, make: bool) -> bytes:
         path = self._folder / KEY
         try:
             with path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mode & OTHERS:
+                if os.fstat(file.fileno()).st_mode & OTHERS_MASK:
                     message = f"others may read {path}: chmod 600 {path}, or rota doctor --fix"
                     raise Unavailable(message)
                 return file.read().strip()
         except FileNotFoundError:
             if not make:
-                message = f"the key of the secrets is gone: put {path} back, or set them anew"
+                message = f"the key of the secrets is missing: restore {path}, or set them again"
                 raise Unavailable(message) from None
         key: bytes = _fernet().Fernet.generate_key()
         self._write(KEY, key)
         return key
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _write_lock(self) -> Iterator[None]:
         _fernet()
         try:
             self._folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
             lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-        except OSError as fault:
-            raise Unavailable(f"cannot write to {self._folder}: {fault.strerror}") from fault
+        except OSError as error:
+            raise Unavailable(f"cannot write to {self._folder}: {error.strerror}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -114,7 +114,7 @@ class SealedSecrets:
             os.close(lock)
 
     def _write(self, name: str, data: bytes) -> None:
-        """Write a file as a whole: after a crash it is the old one or the new one."""
+        """Replace a file atomically and durably."""
         path = self._folder / name
         begun = path.with_name(f".{name}.{os.getpid()}")
         try:
@@ -130,11 +130,11 @@ class SealedSecrets:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-        except OSError as fault:
-            raise Unavailable(f"cannot write {path}: {fault.strerror}") from fault
+        except OSError as error:
+            raise Unavailable(f"cannot write {path}: {error.strerror}") from error
 
 
-def _facts(path: Path) -> tuple[int, ...] | None:
+def _file_version(path: Path) -> tuple[int, ...] | None:
     try:
         facts = path.stat()
     except FileNotFoundError:
@@ -153,16 +153,16 @@ def _box(key: bytes) -> Any:  # noqa: ANN401 - of a module that may not be there
     try:
         return _fernet().Fernet(key)
     except ValueError:
-        raise Unavailable("the key of the secrets is damaged: put a copy of it back") from None
+        raise Unavailable("the key of the secrets is damaged: restore it from a copy") from None
 
 
-def _opened(box: Any, name: str, entry: dict[str, Any]) -> SealedSecret:  # noqa: ANN401
+def _decrypt(box: Any, name: str, entry: dict[str, Any]) -> SealedSecret:  # noqa: ANN401
     try:
         known, value = json.loads(box.decrypt(entry["sealed"].encode()))
     except (_fernet().InvalidToken, KeyError, TypeError, ValueError):
         known, value = None, ""
     if known != name:
-        message = f"the secret {name!r} does not open with the key of this home: set it anew"
+        message = f"the secret {name!r} cannot be decrypted with this home's key: set it again"
         raise Unavailable(message)
     return SealedSecret(
         name=name,

@@ -1,11 +1,12 @@
-"""Compiles the keeper into one file, and finds out whether namespaces work here.
+"""Compiles the keeper into one file, tests whether namespaces work, and raises the file limit.
 
-Its parts are put together into one module. It is started by its path, with `-I -S`, and so knows
-nothing of Rota's packages: an upgrade never changes a keeper that runs, and nothing a user has
-installed slows it down.
+The parts are compiled into one module, which is started by its path with `-I -S`. So a running
+keeper does not depend on Rota's packages: an upgrade cannot change it, and no installed package
+slows its start.
 
-A hundred keepers need some hundreds. Programs that wait with select(2) cannot use one above 1023,
-and some close every one they may have, so they are given no more than usual.
+A daemon with a hundred keepers needs some hundreds of descriptors, so it raises its own limit.
+Programs get the default limit: select(2) fails for descriptors above 1023, and some programs close
+every descriptor they may have.
 """
 
 from __future__ import annotations
@@ -35,28 +36,28 @@ PARTS: Final = ("protocol", "linux", "init", "process")
 """In the order of their imports."""
 HEADER_BYTES: Final = 16
 TRY_SECONDS: Final = 10.0
-_ONE_AT_A_TIME = threading.Lock()
-"""Python 3.11 counts the depth of its trees once for all threads, and fails if two make some."""
+_COMPILE_LOCK = threading.Lock()
+"""Python 3.11 counts the recursion depth of compile() across threads and may fail if two run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperBinary:
-    """The compiled keeper, and the interpreter that it was compiled for."""
+    """The compiled keeper and the interpreter it was compiled for."""
 
     python: str
     path: str
 
     def argv(self, *words: str) -> list[str]:
-        """Return how it is started."""
+        """Return the command that starts it."""
         return [self.python, "-I", "-S", self.path, *words]
 
 
-def build(folder: Path) -> KeeperBinary:
-    """Return the keeper, compiled into a folder if it is not there yet."""
-    texts = _texts()
+def build_keeper(folder: Path) -> KeeperBinary:
+    """Return the keeper; compile it into a folder if it is not there."""
+    texts = _sources()
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
     path = folder / f"keeper-{sys.implementation.cache_tag}-{digest}.pyc"
-    with _ONE_AT_A_TIME:
+    with _COMPILE_LOCK:
         if not path.exists():
             _write(path, texts)
     python = getattr(sys, "_base_executable", sys.executable)  # a virtual environment costs time
@@ -68,18 +69,18 @@ def _write(path: Path, texts: list[str]) -> None:
     header = importlib.util.MAGIC_NUMBER.ljust(HEADER_BYTES, b"\0")
     file, draft = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(file, "wb") as written:
-        written.write(header + marshal.dumps(_together(texts)))
+        written.write(header + marshal.dumps(_compile(texts)))
         written.flush()
         os.fsync(written.fileno())
     Path(draft).rename(path)
 
 
-def _texts() -> list[str]:
+def _sources() -> list[str]:
     folder = Path(__file__).parent
     return [(folder / f"{part}.py").read_text() for part in PARTS]
 
 
-def _together(texts: list[str]) -> CodeType:
+def _compile(texts: list[str]) -> CodeType:
     whole = ast.Module(body=[], type_ignores=[])
     for text in texts:
         whole.body += [node for node in ast.parse(text).body if not _is_inside(node)]
@@ -94,9 +95,9 @@ def _is_inside(node: ast.stmt) -> bool:
 
 
 def certain_kill(tree: ProcessTreeMode, program: KeeperBinary) -> bool:
-    """Return whether a tree held like this is gone for certain, whoever is killed.
+    """Whether a process tree of this kind is certainly gone even if its keeper is killed.
 
-    The first question tries it for real; the answer stays for the life of this process.
+    The first call tests it; the result is cached for the life of this process.
     """
     return tree is not ProcessTreeMode.GUARD and _namespaces_work(program)
 
@@ -109,47 +110,47 @@ def _namespaces_work(program: KeeperBinary) -> bool:
     return tried.returncode == 0
 
 
-PATIENCE = 10.0
+TRIAL_SECONDS = 10.0
 
 
 def main(words: list[str]) -> int:  # noqa: ARG001 - how every module is run
-    """Tell by the exit code."""
+    """Exit with 0 if namespaces work."""
     return 0 if namespaces_work() else 1
 
 
 @cache
 def can_use_namespaces(python: Interpreter) -> bool:
-    """Return whether the processes of an attempt can be held together for certain here."""
+    """Whether attempts can run in PID namespaces on this machine."""
     words = python.module("rota.keeper.build")
     try:
         done = subprocess.run(  # noqa: S603
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 
 
-MOST = 65_536
+MAX_FILES = 65_536
 
 
 @cache
-def usual_files() -> int:
-    """Return how many files this process could have open before it took more."""
+def default_file_limit() -> int:
+    """Return this process's limit on open files before it was raised."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def take_descriptors() -> None:
-    """Let this process have as many files open as it may; called once by a daemon."""
-    usual, (_, hard) = usual_files(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
+def raise_file_limit() -> None:
+    """Raise this process's limit on open files as far as allowed; called once by a daemon."""
+    usual, (_, hard) = default_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if usual != resource.RLIM_INFINITY and usual < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The Python that starts things: its program, and the folder it needs to be whole."""
+    """The Python interpreter that runs Rota's programs, with the folders it needs."""
 
     program: str
     prefix: str
@@ -157,16 +158,16 @@ class Interpreter:
 
     @classmethod
     def running(cls) -> Interpreter:
-        """Return the one that runs Rota, without its virtual environment."""
+        """Return the interpreter of this process, without its virtual environment."""
         library = Path(__file__).resolve().parents[2]
         return cls(str(Path(sys.executable).resolve()), sys.base_prefix, str(library))
 
     def script(self, path: str, *words: str) -> list[str]:
-        """Return how to run one file that needs nothing but the standard library."""
+        """Return the command that runs a file that only needs the standard library."""
         return [self.program, "-I", "-S", path, *words]
 
     def module(self, name: str, *words: str) -> list[str]:
-        """Return how to run a module of Rota's without any of its dependencies."""
+        """Return the command that runs a module of Rota without its dependencies."""
         return [self.program, "-I", "-S", "-c", RUN_MODULE, self.library, name, *words]
 
 

@@ -1,25 +1,24 @@
-"""What the daemon does with one keeper: start, read, write, cancel, probe, renew its lease.
+"""The daemon's side of one keeper: start it, read and write its files, cancel, conclude its end.
 
-Everything here is short file work, and nothing here remembers anything: a daemon that was killed
-and comes back does the same calls with the same folder. The way of one attempt:
+All functions are short operations on files and keep no state: a restarted daemon makes the same
+calls with the same folder. In the course of an attempt:
 
-    identity = introduce(spec.name)         # into the database, before anything is started
-    start(folder, spec, identity, …)        # at most once for a folder
-    read_spool, write_input, cancel         # as often as wanted, by whichever daemon
-    probe(folder, identity)                 # rota.keeper.client: alive, or the ending
+    identity = new_identity(spec.name)           # stored in the database before anything is started
+    start_keeper(folder, spec, identity, …)      # at most once per folder
+    read_spool, write_input, request_cancel      # any number of times, by any daemon
+    probe(folder, identity)                      # KeeperAlive, or KeeperEnded with the exit record
 
-A line read from a spool is recorded once if its offset is committed together with it. Follow-up
-input arrives once if its offset is recorded first: the same bytes at the same place, again.
+Output is recorded once if its offset is committed together with it. Follow-up input arrives once if
+its offset is recorded first: a repetition writes the same bytes at the same place.
 
-An ending is given once. The keeper gives it while it holds the attempt's lock. Where it could not,
-a daemon that has got the lock does, which means that no keeper lives and none is on its way:
+An exit record is written once. The keeper writes it while it holds the lock of the attempt. If it
+could not, a daemon that acquires the lock does, because then no keeper exists and none is starting:
 
-    lost:reboot          the machine was started again since: nothing of the tree can live
-    lost:never_started   no keeper came so far as to start the program
-    lost:keeper_died     the keeper was killed; the tree went with its namespace, or with its guard,
-                         or was swept up by its marker, and then `proven` is false
+lost:reboot          the machine was rebooted: no process of the tree exists lost:never_started   no
+keeper got as far as starting the program lost:keeper_died     the keeper was killed; the tree died
+with its namespace or its guard, or was killed by its marker, in which case `proven` is false
 
-No process number is an address here: each is looked at together with the time its process began.
+Process ids may be reused, so each is used together with the start time of its process.
 """
 
 from __future__ import annotations
@@ -39,44 +38,44 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from rota.errors import Invalid
-from rota.keeper.build import KeeperBinary, certain_kill, usual_files
-from rota.keeper.cleanup import reap, sweep
-from rota.keeper.linux import start_time, strike
+from rota.keeper.build import KeeperBinary, certain_kill, default_file_limit
+from rota.keeper.cleanup import kill_marked, reap_keeper
+from rota.keeper.linux import send_signal, start_time
 from rota.keeper.protocol import (
+    CANCEL_BYTES,
     LOCK_FD,
     MARKER,
     RESERVE_BYTES,
     SEALED_BYTES,
-    WISH_BYTES,
-    as_lines,
     boot_id,
-    fill,
     from_lines,
+    overwrite,
     pack,
     read_file,
     read_if_there,
+    replace_file,
     seal,
+    to_lines,
     unseal,
-    write_whole,
 )
 from rota.model.attempts import ExitReason, ExitRecord, SpoolState
 from rota.model.instants import from_micros, to_micros
 from rota.ports.executor import KeeperSpec, ProcessTreeMode
 
 LEFTOVER_SECONDS = 1.0
-BEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = 15.0
 SLACK_SECONDS = 60.0
-LONGEST_NAME = 200
+MAX_NAME = 200
 FREE_OF_STANDARD_FDS = 10
-LONGEST_REASON = 400
-NOBODY_LISTENS = frozenset({errno.ENXIO, errno.ENOENT})
-SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Whatever a program of the same user may have put there."""
+MAX_REASON = 400
+NO_READER = frozenset({errno.ENXIO, errno.ENOENT})
+SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Safe for files that a program of the same user may have replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperIdentity:
-    """Which keeper is meant: the attempt, the boot it was started in, and a word of its own."""
+    """Identity of a keeper: its attempt, the boot it was started in, and a random nonce."""
 
     name: str
     boot: str
@@ -93,11 +92,11 @@ class StartedKeeper:
 
 
 def new_identity(name: str) -> KeeperIdentity:
-    """Return who the keeper of an attempt will be, to be written down before it is started."""
+    """Return the identity of a keeper to start, to be stored first."""
     return KeeperIdentity(name=name, boot=boot_id(), nonce=secrets.token_hex(8))
 
 
-def start(
+def start_keeper(
     folder: Path,
     spec: KeeperSpec,
     identity: KeeperIdentity,
@@ -109,19 +108,19 @@ def start(
     wake: KeeperFifo | None = None,
     slack_seconds: float = SLACK_SECONDS,
     leftover_seconds: float = LEFTOVER_SECONDS,
-    beat_seconds: float = BEAT_SECONDS,
+    beat_seconds: float = HEARTBEAT_SECONDS,
 ) -> StartedKeeper:
-    """Start a keeper for an attempt, in a folder that must not exist yet.
+    """Start the keeper of an attempt in a new folder.
 
-    The lock of the attempt is held when it appears, and goes over to the keeper at its birth: a
-    free lock means that there is no keeper and that none is on its way.
+    The lock of the attempt is held when the folder appears and is inherited by the keeper, so a
+    free lock always means that no keeper exists and none is starting.
     """
     orders = [
-        *_words_of(spec, certain=certain_kill(spec.tree, program)),
+        *_orders_for(spec, certain=certain_kill(spec.tree, program)),
         (b"nonce", identity.nonce.encode()),
         (b"boot", identity.boot.encode()),
         (b"epoch", b"%d" % epoch),
-        (b"usual_files", b"%d" % usual_files()),
+        (b"usual_files", b"%d" % default_file_limit()),
         (b"leftover_seconds", str(leftover_seconds).encode()),
         (b"beat_seconds", str(beat_seconds).encode()),
     ]
@@ -135,30 +134,30 @@ def start(
         ]
     folder.mkdir(mode=0o700)
     try:
-        pid = _begin(folder, spec, program, pack(orders), executor)
-    except BaseException:  # then there is no keeper, and nobody is to look for one
+        pid = _launch(folder, spec, program, pack(orders), executor)
+    except BaseException:  # no keeper was started, so no folder may remain
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return StartedKeeper(folder=folder, identity=identity, pid=pid)
 
 
-def read_spool(folder: Path, stream: str, offset: int, most: int) -> bytes:
-    """Return what a stream (`out` or `err`) has at an offset; nothing if it is not so far yet."""
+def read_spool(folder: Path, stream: str, offset: int, limit: int) -> bytes:
+    """Return bytes of a stream (`out` or `err`) from an offset; empty if it is not that long."""
     path = f"{folder}/{stream}"
     try:
         if os.lstat(path).st_size <= offset:
             return b""
-        file = os.open(path, os.O_RDONLY | SAFELY)
+        file = os.open(path, os.O_RDONLY | SAFE_FLAGS)
     except FileNotFoundError:
         return b""
     try:
-        return os.pread(file, most, offset)
+        return os.pread(file, limit, offset)
     finally:
         os.close(file)
 
 
 def read_input(folder: Path) -> tuple[bytes, bool]:
-    """Return all that the program was given to read, and whether that has ended."""
+    """Return all input of the program, and whether its input was closed."""
     ended = (folder / "in.end").exists()
     try:
         size = os.lstat(folder / "in").st_size
@@ -168,8 +167,8 @@ def read_input(folder: Path) -> tuple[bytes, bool]:
 
 
 def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) -> None:
-    """Put bytes at an offset of what the program reads, and after the last ones say the end."""
-    file = os.open(folder / "in", os.O_WRONLY | SAFELY)
+    """Write input of the program at an offset; with `end`, close it afterwards."""
+    file = os.open(folder / "in", os.O_WRONLY | SAFE_FLAGS)
     try:
         _write_all(file, data, offset)
     finally:
@@ -179,55 +178,56 @@ def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) ->
     wake_keeper_pipe(folder)
 
 
-def cancel(folder: Path, epoch: int, grace_seconds: float, reason: str) -> None:
-    """Ask the keeper to end its tree: politely, and after a grace for certain.
+def request_cancel(folder: Path, epoch: int, grace_seconds: float, reason: str) -> None:
+    """Ask the keeper to stop its tree: SIGTERM, and SIGKILL after the grace period.
 
-    A keeper that has heard of a higher epoch does not listen. Asking again can only hurry it. The
-    wish has room on a full disk; OSError is raised where it could not be said all the same.
+    A keeper ignores a request with an epoch lower than one it has seen. Asking again can only
+    shorten the grace period. The request has reserved space; OSError is raised if it cannot be
+    written all the same.
     """
     grace = int(grace_seconds * 1000)
-    reason = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
+    reason = reason.encode(errors="replace")[:MAX_REASON].decode(errors="ignore")
     try:
-        file = os.open(folder / "cancel", os.O_WRONLY | SAFELY)
-    except FileNotFoundError:  # its keeper is of a version that takes no sealed wish
-        write_whole(str(folder / "cancel"), f"{epoch} {grace} {reason}".encode())
+        file = os.open(folder / "cancel", os.O_WRONLY | SAFE_FLAGS)
+    except FileNotFoundError:  # the keeper is of an older version, without the reserved file
+        replace_file(str(folder / "cancel"), f"{epoch} {grace} {reason}".encode())
     else:
         try:
-            _write_all(file, seal(epoch, grace, reason, size=WISH_BYTES))
+            _write_all(file, seal(epoch, grace, reason, size=CANCEL_BYTES))
         finally:
             os.close(file)
     wake_keeper_pipe(folder)
 
 
 def wake_keeper_pipe(folder: Path) -> bool:
-    """Have a keeper look at what was written for it; false if none is listening."""
+    """Make a keeper read the files written for it; false if it is not listening."""
     try:
-        bell = os.open(folder / "bell", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as fault:
-        if fault.errno not in NOBODY_LISTENS:
+        fifo = os.open(folder / "bell", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in NO_READER:
             raise
-        return False  # it will look when it begins, if it ever does
+        return False  # it reads them when it starts, if it ever does
     try:
-        os.write(bell, b"!")
+        os.write(fifo, b"!")
     except BlockingIOError:
-        return True  # it has been rung often enough
+        return True  # the pipe is full of wake-ups already
     except BrokenPipeError:
         return False
     finally:
-        os.close(bell)
+        os.close(fifo)
     return True
 
 
-def _words_of(spec: KeeperSpec, *, certain: bool) -> list[tuple[bytes, bytes]]:
+def _orders_for(spec: KeeperSpec, *, certain: bool) -> list[tuple[bytes, bytes]]:
     command = spec.command
     _check(spec)
     environment = {**command.env, MARKER: spec.name}
     automatic = ProcessTreeMode.PIDNS if certain else ProcessTreeMode.GUARD
     tree = automatic if spec.tree is ProcessTreeMode.AUTO else spec.tree
-    told = {"name": spec.name, "cwd": command.cwd, "tree": tree.value, "term": spec.term.value}
-    bounds = {key: value for key, value in asdict(spec.bounds).items() if value is not None}
+    fields = {"name": spec.name, "cwd": command.cwd, "tree": tree.value, "term": spec.term.value}
+    limits = {key: value for key, value in asdict(spec.bounds).items() if value is not None}
     return [
-        *((key.encode(), os.fsencode(str(value))) for key, value in {**told, **bounds}.items()),
+        *((key.encode(), os.fsencode(str(value))) for key, value in {**fields, **limits}.items()),
         *((b"argv", os.fsencode(word)) for word in command.argv),
         *((b"env", os.fsencode(f"{key}={value}")) for key, value in environment.items()),
     ]
@@ -237,32 +237,32 @@ def _check(spec: KeeperSpec) -> None:
     command = spec.command
     if not command.argv:
         raise Invalid("command.argv", "", "name a program")
-    if not spec.name.isprintable() or not 0 < len(spec.name.encode()) <= LONGEST_NAME:
-        raise Invalid("name", spec.name, f"use 1 to {LONGEST_NAME} bytes that can be printed")
+    if not spec.name.isprintable() or not 0 < len(spec.name.encode()) <= MAX_NAME:
+        raise Invalid("name", spec.name, f"use 1 to {MAX_NAME} printable bytes")
     for key in command.env:
         if not key or "=" in key:
             raise Invalid("command.env", key, "use a name without = in it")
     words = (spec.name, command.cwd, *command.argv, *command.env, *command.env.values())
     for word in words:
         if "\0" in word:
-            raise Invalid("command", word, "leave out the NUL character; no program can be told it")
+            raise Invalid("command", word, "remove the NUL character")
 
 
-def _begin(
-    folder: Path, spec: KeeperSpec, program: KeeperBinary, orders: bytes, executor: str
+def _launch(
+    folder: Path, spec: KeeperSpec, program: KeeperBinary, packed: bytes, executor: str
 ) -> int:
-    lock = _furnish(folder, spec, executor)
+    lock = _create_files(folder, spec, executor)
     try:
-        pid = _spawn(folder, program, spec.name, orders, lock)
-        with suppress(OSError):  # a full disk: then it stays a zombie until this process ends
+        pid = _spawn(folder, program, spec.name, packed, lock)
+        with suppress(OSError):  # disk full: then it stays a zombie until this process exits
             os.pwrite(lock, b"%d" % pid, 0)
         return pid
     finally:
         os.close(lock)
 
 
-def _furnish(folder: Path, spec: KeeperSpec, executor: str) -> int:
-    """Fill the folder of an attempt, and return its lock, held."""
+def _create_files(folder: Path, spec: KeeperSpec, executor: str) -> int:
+    """Create the files of an attempt, and return its lock, held."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -275,7 +275,7 @@ def _furnish(folder: Path, spec: KeeperSpec, executor: str) -> int:
             _create(folder / name, data)
         if not spec.command.keep_stdin_open:
             _create(folder / "in.end", b"")
-        _create(folder / "cancel", b"", reserve=WISH_BYTES)
+        _create(folder / "cancel", b"", reserve=CANCEL_BYTES)
         _create(folder / "exit.reserve", b"", reserve=RESERVE_BYTES)
     except BaseException:
         os.close(lock)
@@ -300,40 +300,41 @@ def _write_all(file: int, data: bytes, offset: int = 0) -> None:
         view, offset = view[written:], offset + written
 
 
-def _spawn(folder: Path, program: KeeperBinary, name: str, orders: bytes, lock: int) -> int:
-    told = os.memfd_create("rota-orders")
-    high: list[int] = []
-    complaints = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+def _spawn(folder: Path, program: KeeperBinary, name: str, packed: bytes, lock: int) -> int:
+    orders_file = os.memfd_create("rota-orders")
+    inherited: list[int] = []
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
-        _write_all(told, orders)
-        high.extend(
-            fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FREE_OF_STANDARD_FDS) for file in (told, lock)
+        _write_all(orders_file, packed)
+        inherited.extend(
+            fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FREE_OF_STANDARD_FDS)
+            for file in (orders_file, lock)
         )
         return os.posix_spawn(
             program.python,
             program.argv(str(folder.absolute())),
             {MARKER: name},
             file_actions=[
-                (os.POSIX_SPAWN_DUP2, high[0], 0),
+                (os.POSIX_SPAWN_DUP2, inherited[0], 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, str(folder / "keeper.err"), complaints, 0o600),
-                (os.POSIX_SPAWN_DUP2, high[1], LOCK_FD),
+                (os.POSIX_SPAWN_OPEN, 2, str(folder / "keeper.err"), append, 0o600),
+                (os.POSIX_SPAWN_DUP2, inherited[1], LOCK_FD),
             ],
             setsid=True,
             setsigmask=(),
         )
     finally:
-        for file in (told, *high):
+        for file in (orders_file, *inherited):
             os.close(file)
 
 
-LAST_WORDS = 500
-SWEPT = "{} processes were found by their marker and ended"
+ERROR_TAIL = 500
+KILLED_TEXT = "{} processes were found by their marker and killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperProgress:
-    """How far a keeper was when it last said so; `at` is boot time in nanoseconds, 0 if never."""
+    """Last progress reported by a keeper; `at` is boot time in nanoseconds, 0 if never."""
 
     at: int
     state: str
@@ -344,9 +345,9 @@ class KeeperProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperAlive:
-    """A keeper holds the attempt, or the kernel is just clearing its tree away.
+    """A keeper holds the attempt, or the kernel is still killing its tree.
 
-    `pid` is 0 until the keeper has introduced itself.
+    `pid` is 0 until the keeper has recorded itself.
     """
 
     pid: int = 0
@@ -357,60 +358,61 @@ class KeeperAlive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperEnded:
-    """The attempt is over, and this will not change."""
+    """The attempt has ended, finally."""
 
     ending: ExitRecord
 
 
 def probe(folder: Path, identity: KeeperIdentity) -> KeeperAlive | KeeperEnded:
-    """Return who keeps an attempt, or how it ended."""
-    ending = look(folder, identity)
-    return peek(folder, identity) if ending is None else KeeperEnded(ending=ending)
+    """Return the keeper of an attempt, or its exit record."""
+    ending = find_exit_record(folder, identity)
+    return read_keeper(folder, identity) if ending is None else KeeperEnded(ending=ending)
 
 
-def look(
+def find_exit_record(
     folder: Path,
     identity: KeeperIdentity,
     *,
-    sweep: Callable[[str], int | None] = sweep,
-    reap: Callable[[Path], object] = reap,
+    kill_marked: Callable[[str], int | None] = kill_marked,
+    reap_keeper: Callable[[Path], object] = reap_keeper,
 ) -> ExitRecord | None:
-    """Return how an attempt ended, which is said here if nobody else can; None while it is kept.
+    """Return the exit record of an attempt; None while it runs.
 
-    Attempts are looked at whenever they ring: this asks for no more than it needs. It waits only
-    for what it is given to sweep and to reap; a sweep that says None is not done yet.
+    If nobody else can write the record, it is written here. This is called on every wake-up, so it
+    does as little as possible. It only waits in `kill_marked` and `reap_keeper`; a `kill_marked`
+    that returns None has not finished yet.
     """
-    ending = read_ending(folder)
+    ending = read_exit_record(folder)
     if ending is not None:
-        reap(folder)
-        return _dated(folder, identity, ending)
+        reap_keeper(folder)
+        return _with_age(folder, identity, ending)
     try:
         lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        return _never_made(identity, sweep)
+        return _lost_without_folder(identity, kill_marked)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
     else:
-        ending = _judge(folder, identity, sweep)
+        ending = _conclude(folder, identity, kill_marked)
     finally:
         os.close(lock)
     if ending is not None:
-        reap(folder)
+        reap_keeper(folder)
     return ending
 
 
-def peek(folder: Path, identity: KeeperIdentity) -> KeeperAlive:
-    """Return who keeps an attempt and what it last said, whether it lives or not."""
-    facts, beat = _facts(folder), read_beat(folder)
+def read_keeper(folder: Path, identity: KeeperIdentity) -> KeeperAlive:
+    """Return the keeper of an attempt with its last progress, whether it is alive or not."""
+    facts, beat = _read_facts(folder), read_progress(folder)
     if facts is None or facts.nonce != identity.nonce:
         return KeeperAlive(beat=beat)
     return KeeperAlive(pid=facts.pid, pid_started=facts.pid_started, tree=facts.tree, beat=beat)
 
 
 def state_of(seen: KeeperAlive, *, alive: bool) -> str:
-    """Return how far a keeper is, in one word."""
+    """Return the state of a keeper as one word."""
     if not seen.pid:
         return "starting"
     if not alive:
@@ -419,38 +421,38 @@ def state_of(seen: KeeperAlive, *, alive: bool) -> str:
 
 
 def wake_keeper(alive: KeeperAlive) -> bool:
-    """Let a keeper go on that somebody has stopped."""
-    return _strike(alive, signal.SIGCONT)
+    """Continue a keeper that was stopped with SIGSTOP."""
+    return _signal_keeper(alive, signal.SIGCONT)
 
 
 def stop_keeper(alive: KeeperAlive) -> bool:
-    """Ask a keeper to end its tree where no wish can be written: the signal needs no disk."""
-    return _strike(alive, signal.SIGTERM)
+    """Ask a keeper to stop its tree with a signal, which needs no disk space."""
+    return _signal_keeper(alive, signal.SIGTERM)
 
 
 def kill_keeper(alive: KeeperAlive) -> bool:
-    """Kill a keeper that gives no sign of life; its tree ends with it, and the next look judges."""
-    return _strike(alive, signal.SIGKILL)
+    """Kill an unresponsive keeper; its tree dies with it, and the next call concludes its end."""
+    return _signal_keeper(alive, signal.SIGKILL)
 
 
-def _strike(alive: KeeperAlive, number: signal.Signals) -> bool:
+def _signal_keeper(alive: KeeperAlive, number: signal.Signals) -> bool:
     same = alive.pid_started
-    return bool(same) and strike(alive.pid, number, lambda pid: start_time(pid) == same)
+    return bool(same) and send_signal(alive.pid, number, lambda pid: start_time(pid) == same)
 
 
-def read_beat(folder: Path) -> KeeperProgress | None:
-    """Return the last sign of life of a keeper; none if it is being written just now."""
-    words = unseal(read_file(str(folder / "beat"), SEALED_BYTES))
-    if not words:
+def read_progress(folder: Path) -> KeeperProgress | None:
+    """Return the last progress of a keeper; None while it is being written."""
+    fields = unseal(read_file(str(folder / "beat"), SEALED_BYTES))
+    if not fields:
         return None
-    out, err = (SpoolState(size=int(words[n]), total=int(words[n + 1])) for n in (3, 5))
+    out, err = (SpoolState(size=int(fields[n]), total=int(fields[n + 1])) for n in (3, 5))
     return KeeperProgress(
-        at=int(words[0]), state=words[1], in_offset=int(words[2]), out=out, err=err
+        at=int(fields[0]), state=fields[1], in_offset=int(fields[2]), out=out, err=err
     )
 
 
-class _Facts(NamedTuple):
-    """Who keeps an attempt; all zero if somebody has spoilt what the keeper wrote."""
+class _KeeperFacts(NamedTuple):
+    """The record of a keeper; all zero if it is damaged."""
 
     nonce: str = ""
     pid: int = 0
@@ -460,119 +462,123 @@ class _Facts(NamedTuple):
     tree: str = ""
 
 
-def _facts(folder: Path) -> _Facts | None:
+def _read_facts(folder: Path) -> _KeeperFacts | None:
     data = read_if_there(str(folder / "keeper"))
     if data is None:
         return None
-    told, _ = from_lines(data)
+    fields, _ = from_lines(data)
     try:
-        return _Facts(
-            nonce=told["nonce"],
-            pid=int(told["pid"]),
-            pid_started=int(told["pid_started"]),
-            inner=int(told["inner"]),
-            inner_started=int(told["inner_started"]),
-            tree=told["tree"],
+        return _KeeperFacts(
+            nonce=fields["nonce"],
+            pid=int(fields["pid"]),
+            pid_started=int(fields["pid_started"]),
+            inner=int(fields["inner"]),
+            inner_started=int(fields["inner_started"]),
+            tree=fields["tree"],
         )
     except (KeyError, ValueError):
-        return _Facts()
+        return _KeeperFacts()
 
 
-def _judge(
-    folder: Path, identity: KeeperIdentity, sweep: Callable[[str], int | None]
+def _conclude(
+    folder: Path, identity: KeeperIdentity, kill_marked: Callable[[str], int | None]
 ) -> ExitRecord | None:
-    """Give the ending about a keeper that is dead, or None while its tree dies."""
-    facts = _facts(folder)
-    ending = read_ending(folder)
+    """Write the exit record for a dead keeper; return None while its tree is dying."""
+    facts = _read_facts(folder)
+    ending = read_exit_record(folder)
     if ending is None:
         if identity.boot != boot_id():
-            lost, proven, detail = ExitReason.LOST_REBOOT, True, ""
+            reason, proven, detail = ExitReason.LOST_REBOOT, True, ""
         elif facts is None:
-            lost, proven, detail = ExitReason.LOST_NEVER_STARTED, True, _last_words(folder)
-        elif _inner_lives(facts):
+            reason, proven, detail = ExitReason.LOST_NEVER_STARTED, True, _error_tail(folder)
+        elif _is_init_alive(facts):
             return None
-        elif _is_clear(folder, facts):
-            lost, proven, detail = ExitReason.LOST_KEEPER_DIED, True, ""
-        elif (found := sweep(identity.name)) is None:
+        elif _is_tree_gone(folder, facts):
+            reason, proven, detail = ExitReason.LOST_KEEPER_DIED, True, ""
+        elif (found := kill_marked(identity.name)) is None:
             return None
         else:
-            lost, proven, detail = ExitReason.LOST_KEEPER_DIED, False, SWEPT.format(found)
-        write_ending(folder, _told(folder, facts, identity, lost, detail, proven=proven))
-        ending = read_ending(folder)
+            reason, proven, detail = ExitReason.LOST_KEEPER_DIED, False, KILLED_TEXT.format(found)
+        write_exit_record(
+            folder, _lost_facts(folder, facts, identity, reason, detail, proven=proven)
+        )
+        ending = read_exit_record(folder)
     if ending is None:
-        message = f"the ending in {folder} is gone"
+        message = f"the exit record in {folder} is missing"
         raise FileNotFoundError(message)
-    return _dated(folder, identity, ending)
+    return _with_age(folder, identity, ending)
 
 
-def _dated(folder: Path, identity: KeeperIdentity, ending: ExitRecord) -> ExitRecord:
-    """Return an ending with how long ago it was.
+def _with_age(folder: Path, identity: KeeperIdentity, ending: ExitRecord) -> ExitRecord:
+    """Return an exit record with its age.
 
-    A keeper's last beat tells that by a clock that never leaps, where it is of the end or of a
-    keeper that was killed. After a reboot only the wall can tell.
+    The keeper's last progress gives the age by a clock that never jumps, if it is that of its end
+    or the keeper was killed. After a reboot only the wall clock can tell.
     """
-    beat, same = read_beat(folder), identity.boot == boot_id()
-    gone = 0
+    beat, same = read_progress(folder), identity.boot == boot_id()
+    age = 0
     if same and beat is not None and beat.at and (beat.state == "ended" or ending.lost):
-        gone = boot_time() - beat.at
+        age = boot_time() - beat.at
     elif not same and ending.lost and (folder / "beat").exists():
-        gone = time.time_ns() - (folder / "beat").stat().st_mtime_ns
+        age = time.time_ns() - (folder / "beat").stat().st_mtime_ns
     elif ending.ended_at is not None:
-        gone = time.time_ns() - to_micros(ending.ended_at) * 1_000
-    return replace(ending, ago=max(0, gone) / NANOSECONDS)
+        age = time.time_ns() - to_micros(ending.ended_at) * 1_000
+    return replace(ending, ago=max(0, age) / NANOSECONDS)
 
 
-def _last_words(folder: Path) -> str:
-    return read_file(str(folder / "keeper.err")).decode(errors="replace").strip()[-LAST_WORDS:]
+def _error_tail(folder: Path) -> str:
+    return read_file(str(folder / "keeper.err")).decode(errors="replace").strip()[-ERROR_TAIL:]
 
 
-def _inner_lives(facts: _Facts) -> bool:
-    """Return whether the inner process is still there; it ends by itself, once it runs."""
+def _is_init_alive(facts: _KeeperFacts) -> bool:
+    """Whether the init process is alive; it ends by itself once it runs."""
     began = facts.inner_started
     if not began or start_time(facts.inner) != began:
         return False
-    strike(facts.inner, signal.SIGCONT, lambda pid: start_time(pid) == began)
+    send_signal(facts.inner, signal.SIGCONT, lambda pid: start_time(pid) == began)
     return True
 
 
-def _is_clear(folder: Path, facts: _Facts) -> bool:
-    """Return whether a dead keeper's tree is dead for certain."""
+def _is_tree_gone(folder: Path, facts: _KeeperFacts) -> bool:
+    """Whether the tree of a dead keeper is certainly gone."""
     if facts.tree == "guard":
-        return not (folder / "unproven").exists()  # the guard has ended everything
-    return facts.tree == "pidns"  # the first process of the namespace took every other with it
+        return not (folder / "unproven").exists()  # the guard removes it when it has killed all
+    return facts.tree == "pidns"  # its first process took all others with it
 
 
-def _told(
+def _lost_facts(
     folder: Path,
-    facts: _Facts | None,
+    facts: _KeeperFacts | None,
     identity: KeeperIdentity,
-    lost: ExitReason,
+    reason: ExitReason,
     detail: str,
     *,
     proven: bool,
 ) -> dict[str, object]:
-    told: dict[str, object] = {
+    record: dict[str, object] = {
         "name": identity.name,
         "nonce": identity.nonce,
-        "reason": lost.value,
+        "reason": reason.value,
         "detail": detail,
         "proven": int(proven),
         "tree": facts.tree if facts else "",
         "ended": time.time_ns(),
     }
-    beat = read_beat(folder)
+    beat = read_progress(folder)
     for name in ("out", "err"):
         path = folder / name
         size = path.stat().st_size if path.exists() else 0
         seen = getattr(beat, name).total if beat else 0
-        told |= {f"{name}_size": size, f"{name}_total": max(size, seen)}
-    return told | ({"in_offset": beat.in_offset} if beat else {})
+        record |= {f"{name}_size": size, f"{name}_total": max(size, seen)}
+    return record | ({"in_offset": beat.in_offset} if beat else {})
 
 
-def _never_made(identity: KeeperIdentity, sweep: Callable[[str], int | None]) -> ExitRecord | None:
-    """Return the ending about an attempt without a folder, which nobody can write down."""
+def _lost_without_folder(
+    identity: KeeperIdentity, kill_marked: Callable[[str], int | None]
+) -> ExitRecord | None:
+    """Return an exit record for an attempt without a folder; it cannot be stored."""
     reason = ExitReason.LOST_REBOOT if identity.boot != boot_id() else ExitReason.LOST_NEVER_STARTED
-    found = 0 if reason is ExitReason.LOST_REBOOT else sweep(identity.name)
+    found = 0 if reason is ExitReason.LOST_REBOOT else kill_marked(identity.name)
     if found is None:
         return None
     if found:
@@ -581,18 +587,18 @@ def _never_made(identity: KeeperIdentity, sweep: Callable[[str], int | None]) ->
     return ExitRecord(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
 
 
-def read_ending(folder: Path) -> ExitRecord | None:
-    """Return the ending in an attempt's folder, if there is one; an error if nobody can tell."""
-    data = read_if_there(f"{folder}/exit", 2 * RESERVE_BYTES, surely=True)
+def read_exit_record(folder: Path) -> ExitRecord | None:
+    """Return the exit record in an attempt's folder, or None; raise OSError if unreadable."""
+    data = read_if_there(f"{folder}/exit", 2 * RESERVE_BYTES, required=True)
     if data is None:
         return None
     try:
-        return _ending(*from_lines(data))
+        return _parse_exit_record(*from_lines(data))
     except (KeyError, ValueError):
         return ExitRecord(reason=ExitReason.KEEPER_ERROR, detail="its record cannot be read")
 
 
-def _ending(facts: dict[str, str], tails: bytes) -> ExitRecord:
+def _parse_exit_record(facts: dict[str, str], tails: bytes) -> ExitRecord:
     out_tail = int(facts.get("out_tail", 0))
     return ExitRecord(
         reason=ExitReason(facts["reason"]),
@@ -613,14 +619,14 @@ def _ending(facts: dict[str, str], tails: bytes) -> ExitRecord:
     )
 
 
-def write_ending(folder: Path, facts: dict[str, object]) -> None:
-    """Write an ending if there is none; the caller holds the lock of the attempt."""
+def write_exit_record(folder: Path, facts: dict[str, object]) -> None:
+    """Write an exit record if there is none; the caller holds the lock of the attempt."""
     draft = folder / "exit.reserve"
     if draft.is_symlink() or not draft.is_file():
         draft.unlink(missing_ok=True)
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | SAFELY, 0o600)
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | SAFE_FLAGS, 0o600)
     try:
-        fill(file, as_lines(facts))
+        overwrite(file, to_lines(facts))
     finally:
         os.close(file)
     with suppress(FileExistsError):
@@ -647,15 +653,15 @@ NANOSECONDS = 1_000_000_000
 
 
 def boot_time() -> int:
-    """Return the nanoseconds since the boot, sleep included."""
+    """Return the nanoseconds since boot, sleep included."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class KeeperLease:
-    """A record of a deadline in boot time and of the epoch of the daemon that gave it.
+    """A file with a deadline in boot time and the epoch of the daemon that set it.
 
-    It is renewed in place, which works on a full disk. Keepers ignore an epoch lower than one they
-    have seen, and look at it only when the deadline they know has passed.
+    It is rewritten in place, which works on a full disk. Keepers ignore an epoch lower than one
+    they have seen, and read the file only after the deadline they know has passed.
     """
 
     def __init__(self, path: Path, epoch: int) -> None:
@@ -665,16 +671,16 @@ class KeeperLease:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def renew(self, seconds: float, since: int | None = None) -> None:
-        """Let keepers go on for some seconds, counted from an instant of boot time, or from now.
+        """Extend the lease by some seconds, counted from an instant of boot time, or from now.
 
-        The instant is best taken before the daemon's own renewal was sent.
+        The instant should be from before the daemon renewed its own lease.
         """
         start = boot_time() if since is None else since
         self.until = start + int(seconds * NANOSECONDS)
         os.pwrite(self._file, seal(self.until, self.epoch), 0)
 
     def close(self) -> None:
-        """Let go of the record; it stays as it is."""
+        """Close the file; its content stays."""
         os.close(self._file)
 
     def __enter__(self) -> Self:
@@ -685,19 +691,19 @@ class KeeperLease:
 
 
 def read_lease(path: Path) -> tuple[int, int] | None:
-    """Return the deadline in boot time and the epoch that a lease record tells."""
-    words = unseal(read_file(str(path), SEALED_BYTES))
-    return (int(words[0]), int(words[1])) if words else None
+    """Return deadline (boot time) and epoch of a lease file."""
+    fields = unseal(read_file(str(path), SEALED_BYTES))
+    return (int(fields[0]), int(fields[1])) if fields else None
 
 
 READ_BYTES = 64 * 1024
 
 
 class KeeperFifo:
-    """One FIFO for all keepers of a daemon.
+    """The FIFO with which all keepers wake their daemon.
 
-    Hand `fileno` to an event loop; when it is readable, `names` tells which attempts have news.
-    Rings are hints: after a start, and now and then, everything is looked at anyway.
+    Register `fileno` with an event loop; when it is readable, `read_names` returns the attempts
+    with news. Wake-ups are hints: after a start and periodically, all attempts are checked anyway.
     """
 
     def __init__(self, path: Path) -> None:
@@ -709,11 +715,11 @@ class KeeperFifo:
         self._rest = b""
 
     def fileno(self) -> int:
-        """Return what an event loop can wait for."""
+        """Return the descriptor for an event loop."""
         return self._file
 
-    def names(self) -> set[str]:
-        """Return the names of the attempts that have rung since the last look."""
+    def read_names(self) -> set[str]:
+        """Return the names of the attempts with news since the last call."""
         try:
             data = os.read(self._file, READ_BYTES)
         except BlockingIOError:
@@ -722,7 +728,7 @@ class KeeperFifo:
         return {line.decode(errors="surrogateescape") for line in lines}
 
     def close(self) -> None:
-        """Hear no more; keepers notice and do not mind."""
+        """Close the FIFO; keepers tolerate that."""
         os.close(self._file)
 
     def __enter__(self) -> Self:

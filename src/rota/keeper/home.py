@@ -1,4 +1,4 @@
-"""All keepers of a home, as attempts use them."""
+"""The keepers of a home as attempts use them, their egress, and calls that may block."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from rota.errors import Exhausted, Unavailable
-from rota.keeper.build import Interpreter, KeeperBinary, build
-from rota.keeper.cleanup import UNSWEPT, CleanupThread, remove_old_folders, unswept
+from rota.keeper.build import Interpreter, KeeperBinary, build_keeper
+from rota.keeper.cleanup import UNSWEPT, CleanupThread, find_uncleaned, remove_old_folders
 from rota.keeper.client import (
     NANOSECONDS,
     KeeperFifo,
     KeeperIdentity,
     KeeperLease,
     boot_time,
-    cancel,
+    find_exit_record,
     kill_keeper,
-    look,
-    peek,
     read_input,
+    read_keeper,
     read_spool,
-    start,
+    request_cancel,
+    start_keeper,
     stop_keeper,
     wake_keeper,
     write_input,
@@ -40,35 +40,29 @@ from rota.keeper.monitor import (
     UNWATCHED_SECONDS,
     KeeperEvents,
     is_alive,
+    is_in_disk_sleep,
     take_sample,
-    waits_for_a_disk,
 )
 from rota.keeper.protocol import boot_id
 from rota.keeper.workspace import (
     FolderLocks,
     LocalArtifactStore,
+    artifacts_folder,
     attempt_folder_name,
-    delete,
+    delete_tree,
     egress_name,
     execution_spec,
     find_program,
     limits_for_isolated,
-    make_box,
     make_folder,
+    make_mailbox,
     read_config,
-    resources_of,
+    replace_file,
+    resources_folder,
     result_name,
-    shelf_of,
     working_folder,
-    write_anew,
 )
-from rota.keeper.workspace import (
-    attempt_folder_name as _name,
-)
-from rota.keeper.workspace import (
-    egress_name as _room_name,
-)
-from rota.model.attempts import LONGEST_RESULT, Assignment, ExitRecord, KeptAttempt, OutputStream
+from rota.model.attempts import MAX_RESULT_BYTES, Assignment, ExitRecord, KeptAttempt, OutputStream
 from rota.model.heartbeats import AttemptSample
 from rota.model.programs import NetworkAccess, Program, ResourceLimits, Site
 from rota.model.spaces import SpaceRole
@@ -87,23 +81,23 @@ from rota.rules.checks import GATE
 from rota.rules.effects import write_scope
 
 PRIVATE = 0o700
-MOST_PLACES = 1024
-"""Of attempts that are looked at again and again; their paths are put together once."""
-TIDY_SECONDS = 600.0
-"""How often what nobody knows any more is looked for."""
+MAX_PLACES = 1024
+"""Size of the cache of attempt paths, which are needed again and again."""
+DELETE_OLD_SECONDS = 600.0
+"""How often folders of unknown attempts are searched for."""
 STATE_NAME = 8
-"""How long the names of state folders are: the path of a socket in one must be short."""
-NO_MORE_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+"""Length of names of state folders: paths of sockets in them must be short."""
+OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 
-def states_of(home: Path, run_id: int, epoch: int) -> list[Path]:
-    """Return the state folders of an attempt in its home, one for each try, the newest last."""
-    room = home / "keepers" / "rooms" / _room_name(run_id, epoch)
+def state_folders(home: Path, run_id: int, epoch: int) -> list[Path]:
+    """Return the state folders of an attempt, one per launch, newest last."""
+    room = home / "keepers" / "rooms" / egress_name(run_id, epoch)
     return sorted(room.glob("[0-9a-f]" * STATE_NAME), key=lambda path: path.stat().st_mtime_ns)
 
 
 class LocalKeeperHome:
-    """The keepers of one home folder; only one process has it at a time."""
+    """The keepers of one home folder; only one process can acquire it."""
 
     def __init__(
         self,
@@ -125,22 +119,22 @@ class LocalKeeperHome:
         self._python = Interpreter.running().program
         self._folder = folder / "keepers"
         self._attempts = self._folder / "attempts"
-        self._place = lru_cache(MOST_PLACES)(self._attempts.joinpath)
-        self._way_out = EgressRouter(egress, gateway, self._attempts)
+        self._attempt_path = lru_cache(MAX_PLACES)(self._attempts.joinpath)
+        self._egress = EgressRouter(egress, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
-        self._claims = FolderLocks(self._rooms, self._spaces, GUARDED)
-        self._bells = KeeperEvents()
-        self._aside = CleanupThread(self._bells.ring)
-        self._sweeps, self._looks = BlockingCalls(), BlockingCalls()
+        self._folder_locks = FolderLocks(self._rooms, self._spaces, GUARDED)
+        self._events = KeeperEvents()
+        self._cleanup = CleanupThread(self._events.notify)
+        self._cleanup_calls, self._sample_calls = BlockingCalls(), BlockingCalls()
         self._lock = -1
         self._epoch = 0
-        self._tidy_at = -math.inf
+        self._delete_old_at = -math.inf
         self._program: KeeperBinary | None = None
         self._lease: KeeperLease | None = None
         self._wake: KeeperFifo | None = None
 
-    def take(self) -> bool:
-        """Take the home for this process; false if another one has it."""
+    def acquire(self) -> bool:
+        """Acquire the home for this process; false if another process has it."""
         if self._lock >= 0:
             return True
         for folder in (self._folder, self._attempts, self._rooms, self._mailboxes):
@@ -156,13 +150,13 @@ class LocalKeeperHome:
         os.pwrite(lock, b"%d\n" % self._epoch, 0)
         self._lease = KeeperLease(self._folder / "lease", self._epoch)
         self._wake = KeeperFifo(self._folder / "wake")
-        asyncio.get_running_loop().add_reader(self._wake.fileno(), self._hear)
+        asyncio.get_running_loop().add_reader(self._wake.fileno(), self._on_wakeup)
         return True
 
     def close(self) -> None:
-        """Let go of the home; its keepers go on until their lease ends."""
-        self._way_out.close()
-        self._bells.close()
+        """Release the home; its keepers continue until their lease ends."""
+        self._egress.close()
+        self._events.close()
         if self._wake is not None:
             asyncio.get_running_loop().remove_reader(self._wake.fileno())
             self._wake.close()
@@ -182,74 +176,76 @@ class LocalKeeperHome:
     def _mailboxes(self) -> Path:
         return self._folder / "mailboxes"
 
-    def _hear(self) -> None:
-        for name in self._wake.names() if self._wake is not None else ():
-            self._bells.ring(name)
+    def _on_wakeup(self) -> None:
+        for name in self._wake.read_names() if self._wake is not None else ():
+            self._events.notify(name)
 
-    def moment(self) -> float:
-        """Return the seconds since this machine was started, sleep included."""
+    def boot_time(self) -> float:
+        """Return the seconds since boot, sleep included."""
         return boot_time() / NANOSECONDS
 
-    def promise(self, until: float) -> None:
-        """Let every keeper go on until a moment."""
+    def extend_lease(self, until: float) -> None:
+        """Extend the lease of all keepers to an instant of boot time."""
         if self._lease is not None:
             self._lease.renew(until, since=0)
-        self._way_out.promise(until)
+        self._egress.extend_lease(until)
 
-    def room(
+    def make_workspace(
         self,
         assignment: Assignment,
         site: Site,
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> AgentWorkspace:
-        """Return the folders of an attempt, which are made if they are not there.
-
-        A path means the same inside walls as outside.
-        """
+        """Create the folders of an attempt; their paths are the same inside and outside a site."""
         with raise_if_exhausted(unbegun=assignment.kept is None):
             lease = assignment.lease
             own = self._spaces / assignment.task.space
-            room = self._rooms / _room_name(lease.run_id, lease.epoch)
-            resources = resources_of(own, assignment.task.name)
+            room = self._rooms / egress_name(lease.run_id, lease.epoch)
+            resources = resources_folder(own, assignment.task.name)
             folders = (room, room / "files", own / "work", own / "home", room / "tmp", resources)
             for folder in folders:
                 make_folder(folder)
-            files, work, home, tmp, given = (str(folder.absolute()) for folder in folders[1:])
-            shelf = shelf_of(own, lease.run_id)
+            files, work, home, tmp, task_files = (str(folder.absolute()) for folder in folders[1:])
+            shelf = artifacts_folder(own, lease.run_id)
             is_script = assignment.task.kind is TaskKind.SCRIPT
-            offered, led = self._way_out.told(assignment, site, offered)
-            leaves = is_script or assignment.task.spec.get(GATE) is not None
+            offered, gateway_variables = self._egress.environment(assignment, site, offered)
+            has_result = is_script or assignment.task.spec.get(GATE) is not None
             return AgentWorkspace(
                 folder=files,
                 cwd=working_folder(work, assignment.task.spec.get("folder")),
                 home=home,
                 work=work,
                 offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
-                ids={**ids, **led, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
+                ids={
+                    **ids,
+                    **gateway_variables,
+                    "ROTA_ARTIFACTS": str(shelf),
+                    "ROTA_RESOURCES": task_files,
+                },
                 isolated=site.isolated,
                 in_image=site.image is not None,
                 python=self._python if site.image is None else "python3",
                 artifacts=str(shelf),
-                resources=given,
-                result=str(shelf / result_name(lease.epoch)) if leaves else None,
+                resources=task_files,
+                result=str(shelf / result_name(lease.epoch)) if has_result else None,
                 config=read_config(resources) if is_script else None,
                 egress=assignment.task.kind is TaskKind.AGENT,
-                writes=self._way_out.writes(assignment),
+                writes=self._egress.can_write(assignment),
                 redactor=self._redactor,
             )
 
-    def result(self, assignment: Assignment) -> bytes | None:
-        """Return what an attempt left in its result file, one byte more than counts at most."""
+    def read_result(self, assignment: Assignment) -> bytes | None:
+        """Return the result file of an attempt, at most one byte more than allowed."""
         lease, space = assignment.lease, assignment.task.space
         name = result_name(lease.epoch)
-        return self._artifacts.read(space, lease.run_id, name, LONGEST_RESULT + 1)
+        return self._artifacts.read_artifact(space, lease.run_id, name, MAX_RESULT_BYTES + 1)
 
-    def mailbox(self, kept: KeptAttempt) -> str:
-        """Return the mailbox of a try, which is made if it is not there: no other try has it."""
-        attempt = self._mailboxes / _room_name(kept.run_id, kept.epoch)
+    def make_mailbox(self, kept: KeptAttempt) -> str:
+        """Create the mailbox of a launch if needed, and return its path."""
+        attempt = self._mailboxes / egress_name(kept.run_id, kept.epoch)
         with raise_if_exhausted(unbegun=not kept.launches):
-            return make_box(attempt, _state_name(kept.nonce))
+            return make_mailbox(attempt, _state_name(kept.nonce))
 
     async def start(
         self,
@@ -260,19 +256,19 @@ class LocalKeeperHome:
         prepared: PreparedProgram,
         bounds: ResourceLimits,
     ) -> None:
-        """Start the keeper of an attempt, at most once; how that went is seen by looking."""
+        """Start the keeper of an attempt, at most once; its outcome is found in its files."""
         if self._lock < 0:
-            raise Unavailable("this process does not have the home")
-        self._bells.hang(_name(kept))
+            raise Unavailable("this process has not acquired the home")
+        self._events.register(attempt_folder_name(kept))
         try:
             with raise_if_exhausted(unbegun=not kept.launches):
-                spec = await self._furnished(kept, room, site, role, prepared, bounds)
+                spec = await self._make_spec(kept, room, site, role, prepared, bounds)
                 await asyncio.to_thread(self._start, kept, spec)
         except BaseException:
-            self._bells.take_down(_name(kept))
+            self._events.unregister(attempt_folder_name(kept))
             raise
 
-    async def _furnished(
+    async def _make_spec(
         self,
         kept: KeptAttempt,
         room: AgentWorkspace,
@@ -282,37 +278,37 @@ class LocalKeeperHome:
         bounds: ResourceLimits,
     ) -> KeeperSpec:
         for file in prepared.files:
-            write_anew(Path(room.folder) / file.name, file.content)
+            replace_file(Path(room.folder) / file.name, file.content)
         if room.artifacts is not None and not room.settled:
             shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.launches == 0
             await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
         state.mkdir(mode=PRIVATE)
         if site.isolated:
-            await asyncio.to_thread(self._claims.make, state, room.cwd)
+            await asyncio.to_thread(self._folder_locks.acquire, state, room.cwd)
         executor = self._executor(kept.executor)
-        egress = await self._way_out.handed(kept, room, site)
-        named = (_name(kept), str(state), room, site, role)
-        bounded = (
+        egress = await self._egress.open_sockets(kept, room, site)
+        place = (attempt_folder_name(kept), str(state), room, site, role)
+        limits = (
             limits_for_isolated(bounds, executor.holds(isolated=True)) if site.isolated else bounds
         )
-        given = execution_spec(*named, bounded, egress=egress, desk=self._desk)
-        return executor.wrap(find_program(prepared.command, room), given)
+        spec = execution_spec(*place, limits, egress=egress, desk=self._desk)
+        return executor.wrap(find_program(prepared.command, room), spec)
 
     def _executor(self, name: str) -> Executor:
         try:
             return self._executors[name]
         except KeyError:
             known = ", ".join(sorted(self._executors))
-            raise Unavailable(f"there is no executor {name!r} here: there are {known}") from None
+            raise Unavailable(f"unknown executor {name!r}: there are {known}") from None
 
     def _start(self, kept: KeptAttempt, spec: KeeperSpec) -> None:
         if self._lease is None or self._lease.until < boot_time():
-            return  # who was away for so long may not be this run's any more
+            return  # after such a long suspension the run may belong to another worker
         if self._program is None:
-            self._program = build(self._folder / "program")
-        start(
-            self._place(spec.name),
+            self._program = build_keeper(self._folder / "program")
+        start_keeper(
+            self._attempt_path(spec.name),
             spec,
             _identity(kept),
             self._program,
@@ -322,113 +318,130 @@ class LocalKeeperHome:
             wake=self._wake,
         )
 
-    def look(self, kept: KeptAttempt) -> ExitRecord | None:
-        """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
-        name = _name(kept)
-        sweep, reap = self._aside.sweep, self._aside.reap
-        ending = look(self._place(name), _identity(kept), sweep=sweep, reap=reap)
-        if ending is not None:
-            self._bells.take_down(name)
-        return ending
+    def exit_record(self, kept: KeptAttempt) -> ExitRecord | None:
+        """Return the exit record of an attempt, None while it runs; conclude its end if needed."""
+        name = attempt_folder_name(kept)
+        kill_marked, reap_keeper = self._cleanup.kill_marked, self._cleanup.reap_keeper
+        exit_record = find_exit_record(
+            self._attempt_path(name),
+            _identity(kept),
+            kill_marked=kill_marked,
+            reap_keeper=reap_keeper,
+        )
+        if exit_record is not None:
+            self._events.unregister(name)
+        return exit_record
 
-    def beside(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
-        """Return what else was ever started for an attempt, by the names of its folders."""
-        first = _name(replace(kept, nonce=""))
+    def other_launches(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
+        """Return the other launches of an attempt, by the names of their folders."""
+        first = attempt_folder_name(replace(kept, nonce=""))
         names = sorted(path.name for path in self._attempts.glob(f"{first}*"))
         others = (replace(kept, nonce=name.removeprefix(first)) for name in names)
         return [other for other in others if other.nonce != kept.nonce]
 
-    def wrote(self, kept: KeptAttempt) -> bool | None:
-        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
-        return self._way_out.wrote(kept)
+    def has_written(self, kept: KeptAttempt) -> bool | None:
+        """Return whether an attempt has written to the outside; None if that is unknown."""
+        return self._egress.has_written(kept)
 
-    def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
-        """Return what a stream has at an offset."""
-        return read_spool(self._place(_name(kept)), stream.value, offset, most)
+    def read_output(
+        self, kept: KeptAttempt, stream: OutputStream, offset: int, limit: int
+    ) -> bytes:
+        """Return bytes of an output stream from an offset."""
+        return read_spool(
+            self._attempt_path(attempt_folder_name(kept)), stream.value, offset, limit
+        )
 
-    def input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
-        """Return all that a program was given to read, and whether that has ended."""
-        return read_input(self._place(_name(kept)))
+    def read_input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
+        """Return all input of a program, and whether its input was closed."""
+        return read_input(self._attempt_path(attempt_folder_name(kept)))
 
-    def write(self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False) -> None:
-        """Put bytes at an offset of what a program reads; with `end` there is no more."""
-        write_input(self._place(_name(kept)), offset, data, end=end)
+    def write_input(
+        self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False
+    ) -> None:
+        """Write input of a program at an offset; with `end`, close it afterwards."""
+        write_input(self._attempt_path(attempt_folder_name(kept)), offset, data, end=end)
 
     def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
-        """Ask a keeper to end its tree: politely, then for certain."""
-        folder = self._place(_name(kept))
+        """Ask a keeper to stop its tree: SIGTERM, and SIGKILL after the grace period."""
+        folder = self._attempt_path(attempt_folder_name(kept))
         if not folder.exists():
             return
         try:
-            cancel(folder, self._epoch, grace_seconds, why)
-        except OSError as fault:
-            if not stop_keeper(peek(folder, _identity(kept))) and fault.errno in NO_MORE_FILES:
+            request_cancel(folder, self._epoch, grace_seconds, why)
+        except OSError as error:
+            if (
+                not stop_keeper(read_keeper(folder, _identity(kept)))
+                and error.errno in OUT_OF_FILES
+            ):
                 raise
 
-    async def sweep(self, kept: KeptAttempt) -> None:
-        """End what outlives the tree of an attempt; raise Unavailable while something is left."""
-        await self._sweeps.do(kept.executor, self._sweep, kept)
+    async def clean_up(self, kept: KeptAttempt) -> None:
+        """Clean up what outlives a process tree; raise Unavailable while something is left."""
+        await self._cleanup_calls.run(kept.executor, self._clean_up, kept)
 
-    def _sweep(self, kept: KeptAttempt) -> None:
-        name = _name(kept)
+    def _clean_up(self, kept: KeptAttempt) -> None:
+        name = attempt_folder_name(kept)
         self._executor(kept.executor).sweep(KeeperSpec(name=name, command=Program(argv=())))
-        (self._place(name) / UNSWEPT).unlink(missing_ok=True)
+        (self._attempt_path(name) / UNSWEPT).unlink(missing_ok=True)
 
-    async def unswept(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
-        """Return what has ended, is not known any more, and may have left something behind."""
-        return await asyncio.to_thread(unswept, self._folder, self.home, known)
+    async def find_uncleaned(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
+        """Return ended attempts that are unknown to the store and not cleaned up."""
+        return await asyncio.to_thread(find_uncleaned, self._folder, self.home, known)
 
-    def pane(self, kept: KeptAttempt) -> str | None:
-        """Return what the pane of an attempt shows, None where none answers; takes a moment."""
+    def capture_pane(self, kept: KeptAttempt) -> str | None:
+        """Return the content of an attempt's terminal, or None; takes a moment."""
         executor: object = self._executors.get(kept.executor)
         if not isinstance(executor, TerminalExecutor):
             return None
-        room = self._rooms / _room_name(kept.run_id, kept.epoch)
+        room = self._rooms / egress_name(kept.run_id, kept.epoch)
         try:
             return executor.capture(str(room / _state_name(kept.nonce)))
         except (OSError, Unavailable):
             return None
 
-    async def forget(self, kept: KeptAttempt) -> None:
-        """Delete the folder of an attempt that has ended and is on record."""
-        self._bells.take_down(_name(kept))
-        await self._way_out.dismiss(kept)
-        await asyncio.to_thread(self._forget, kept)
+    async def delete(self, kept: KeptAttempt) -> None:
+        """Delete the folder of an ended attempt that is recorded."""
+        self._events.unregister(attempt_folder_name(kept))
+        await self._egress.revoke(kept)
+        await asyncio.to_thread(self._delete, kept)
 
-    def _forget(self, kept: KeptAttempt) -> None:
-        room = _room_name(kept.run_id, kept.epoch)
-        self._claims.drop(self._rooms / room)
-        for folder in (self._place(_name(kept)), self._mailboxes / room):
-            delete(folder)
+    def _delete(self, kept: KeptAttempt) -> None:
+        room = egress_name(kept.run_id, kept.epoch)
+        self._folder_locks.release(self._rooms / room)
+        for folder in (self._attempt_path(attempt_folder_name(kept)), self._mailboxes / room):
+            delete_tree(folder)
 
-    async def tidy(self, known: Sequence[KeptAttempt]) -> None:
-        """Delete what has ended long ago and is not known any more: a later attempt replaced it."""
-        self._way_out.keep(known)
-        if self.moment() >= self._tidy_at:
-            self._tidy_at = self.moment() + TIDY_SECONDS
-            await asyncio.to_thread(remove_old_folders, self._folder, known, self._claims)
+    async def delete_old(self, known: Sequence[KeptAttempt]) -> None:
+        """Delete old folders of attempts that later ones have replaced."""
+        self._egress.revoke_others(known)
+        if self.boot_time() >= self._delete_old_at:
+            self._delete_old_at = self.boot_time() + DELETE_OLD_SECONDS
+            await asyncio.to_thread(remove_old_folders, self._folder, known, self._folder_locks)
 
-    async def sign(self, kept: KeptAttempt) -> AttemptSample:
-        """Return what can be seen of an attempt without disturbing it."""
-        place, rang = self._place(_name(kept)), self._bells.rang(_name(kept))
+    async def take_sample(self, kept: KeptAttempt) -> AttemptSample:
+        """Return a sample of an attempt without disturbing it."""
+        place, rang = (
+            self._attempt_path(attempt_folder_name(kept)),
+            self._events.last_event_at(attempt_folder_name(kept)),
+        )
         sign = partial(take_sample, kept, place, _identity(kept), rang)
-        return await self._looks.do(kept.executor, lambda: sign(self.pane(kept)))
+        return await self._sample_calls.run(kept.executor, lambda: sign(self.capture_pane(kept)))
 
-    def rouse(self, kept: KeptAttempt, *, for_good: bool) -> bool:
-        """Wake a silent keeper, or end it for good; one that waits for a disk is left alone."""
-        seen = peek(self._place(_name(kept)), _identity(kept))
-        if not is_alive(seen.pid, seen.pid_started) or waits_for_a_disk(seen.pid):
+    def wake(self, kept: KeptAttempt, *, for_good: bool) -> bool:
+        """Wake an unresponsive keeper, or kill it `for_good`; not if it waits for a disk."""
+        keeper = read_keeper(self._attempt_path(attempt_folder_name(kept)), _identity(kept))
+        if not is_alive(keeper.pid, keeper.pid_started) or is_in_disk_sleep(keeper.pid):
             return False
-        return kill_keeper(seen) if for_good else wake_keeper(seen)
+        return kill_keeper(keeper) if for_good else wake_keeper(keeper)
 
-    async def rung(self, kept: KeptAttempt, seconds: float) -> None:
-        """Wait until the keeper has something new or has ended, at most so long."""
-        name = _name(kept)
-        if not self._bells.watches(name):
-            seen = peek(self._place(name), _identity(kept))
-            if not self._bells.watch(name, seen.pid, seen.pid_started):
+    async def wait_for_change(self, kept: KeptAttempt, seconds: float) -> None:
+        """Wait until a keeper reports something new or ends, at most `seconds`."""
+        name = attempt_folder_name(kept)
+        if not self._events.is_watched(name):
+            keeper = read_keeper(self._attempt_path(name), _identity(kept))
+            if not self._events.watch(name, keeper.pid, keeper.pid_started):
                 seconds = min(seconds, UNWATCHED_SECONDS)
-        await self._bells.rung(name, seconds)
+        await self._events.wait(name, seconds)
 
 
 def _state_name(nonce: str) -> str:
@@ -436,14 +449,14 @@ def _state_name(nonce: str) -> str:
 
 
 def _identity(kept: KeptAttempt) -> KeeperIdentity:
-    return KeeperIdentity(name=_name(kept), boot=kept.boot, nonce=kept.nonce)
+    return KeeperIdentity(name=attempt_folder_name(kept), boot=kept.boot, nonce=kept.nonce)
 
 
 ADDRESS, TOKEN = "ROTA_GATEWAY_URL", "ROTA_GATEWAY_TOKEN"
 
 
 class EgressRouter:
-    """Where programs are led: to the egress socket of the settings, or to the gateway."""
+    """Gives attempts egress: through the operator's socket or through the gateway."""
 
     def __init__(
         self, egress: EgressSocket | None, gateway: EgressGateway | None, attempts: Path
@@ -452,115 +465,123 @@ class EgressRouter:
         self._gateway = gateway
         self._attempts = attempts
 
-    def told(
+    def environment(
         self, assignment: Assignment, site: Site, offered: Mapping[str, str]
     ) -> tuple[Mapping[str, str], dict[str, str]]:
-        """Return what an attempt may choose from of the environment, and what it is told beside.
+        """Return the variables an attempt may choose from, and those of its egress.
 
-        One that is carried on stays let in.
+        The grant of an adopted attempt is renewed.
         """
         asked = site.network is NetworkAccess.EGRESS
         if self._gateway is None:
-            return offered, self._told(site)
-        offered = self._gateway.offered(offered, isolated=site.isolated)
+            return offered, self._outlet_variable(site)
+        offered = self._gateway.filter_environment(offered, isolated=site.isolated)
         if assignment.task.kind is not TaskKind.AGENT and not asked:
             return offered, {}
         ids = (assignment.lease.run_id, assignment.lease.epoch)
-        name, walled, space = egress_name(*ids), site.own_loopback, assignment.task.space
+        name, own_loopback, space = egress_name(*ids), site.own_loopback, assignment.task.space
         scope = write_scope(assignment.lease)
-        told = self._gateway.told(name, ids, space, offered, scope, walled=walled)
-        if told and assignment.kept is not None:
-            self._gateway.carry_on(name, ids, self._ended(assignment.kept), walled=walled)
-        return offered, {**self._told(site), **told}
+        variables = self._gateway.environment(
+            name, ids, space, offered, scope, own_loopback=own_loopback
+        )
+        if variables and assignment.kept is not None:
+            self._gateway.readmit(
+                name, ids, self._exit_file(assignment.kept), own_loopback=own_loopback
+            )
+        return offered, {**self._outlet_variable(site), **variables}
 
-    def _told(self, site: Site) -> dict[str, str]:
+    def _outlet_variable(self, site: Site) -> dict[str, str]:
         if site.network is not NetworkAccess.EGRESS or self._egress is None:
             return {}
         return {"ROTA_EGRESS_ADDRESS": f"127.0.0.1:{self._egress.port}"}
 
-    async def handed(
+    async def open_sockets(
         self, kept: KeptAttempt, room: AgentWorkspace, site: Site
     ) -> EgressSocket | None:
-        """Return the socket that a program is handed: if its task asks for it, or as usual."""
-        asked, walled = site.network is NetworkAccess.EGRESS, site.own_loopback
+        """Return the egress socket to pass to a program, if its task has one."""
+        asked, own_loopback = site.network is NetworkAccess.EGRESS, site.own_loopback
         if self._gateway is not None and TOKEN in room.ids:
             ids = (kept.run_id, kept.epoch)
-            ended = self._ended(kept)
-            door = await self._gateway.admit(egress_name(*ids), ids, ended, walled=walled)
+            ended = self._exit_file(kept)
+            socket = await self._gateway.admit(
+                egress_name(*ids), ids, ended, own_loopback=own_loopback
+            )
             port = int(room.ids[ADDRESS].rpartition(":")[2])
-            return EgressSocket(socket=door, port=port, alone=True) if walled else None
+            return EgressSocket(socket=socket, port=port, alone=True) if own_loopback else None
         if asked and self._egress is None:
             raise Unavailable(NO_EGRESS)
         return self._egress if site.isolated and (asked or room.egress) else None
 
-    def writes(self, assignment: Assignment) -> bool:
-        """Whether an attempt could write to somewhere outside."""
+    def can_write(self, assignment: Assignment) -> bool:
+        """Whether an attempt could write to the outside."""
         lease = assignment.lease
         name = egress_name(lease.run_id, lease.epoch)
-        return self._gateway is not None and self._gateway.writes(name)
+        return self._gateway is not None and self._gateway.can_write(name)
 
-    def wrote(self, kept: KeptAttempt) -> bool | None:
-        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+    def has_written(self, kept: KeptAttempt) -> bool | None:
+        """Return whether an attempt has written to the outside; None if that is unknown."""
         name = egress_name(kept.run_id, kept.epoch)
-        return None if self._gateway is None else self._gateway.wrote(name)
+        return None if self._gateway is None else self._gateway.has_written(name)
 
-    def promise(self, until: float) -> None:
-        """Let attempts ask until a moment of boot time."""
+    def extend_lease(self, until: float) -> None:
+        """Extend all grants to an instant of boot time."""
         if self._gateway is not None:
-            self._gateway.promise(until)
+            self._gateway.extend_lease(until)
 
-    def keep(self, known: Sequence[KeptAttempt]) -> None:
-        """Let nobody ask but the attempts that go on."""
+    def revoke_others(self, known: Sequence[KeptAttempt]) -> None:
+        """Revoke the grants of all attempts except those that are current."""
         if self._gateway is not None:
             living = [kept for kept in known if kept.current]
-            self._gateway.keep([egress_name(kept.run_id, kept.epoch) for kept in living])
+            self._gateway.revoke_others([egress_name(kept.run_id, kept.epoch) for kept in living])
 
-    async def dismiss(self, kept: KeptAttempt) -> None:
-        """Let an attempt in no more."""
+    async def revoke(self, kept: KeptAttempt) -> None:
+        """Revoke the grant of an attempt."""
         if self._gateway is not None:
-            await self._gateway.dismiss(egress_name(kept.run_id, kept.epoch))
+            await self._gateway.revoke(egress_name(kept.run_id, kept.epoch))
 
     def close(self) -> None:
-        """Let go of the gateway."""
+        """Close the connection to the gateway."""
         if self._gateway is not None:
             self._gateway.close()
 
-    def _ended(self, kept: KeptAttempt) -> str:
-        """Return the file that says that an attempt has ended."""
+    def _exit_file(self, kept: KeptAttempt) -> str:
+        """Return the file that exists once an attempt has ended."""
         return str((self._attempts / attempt_folder_name(kept) / "exit").absolute())
 
 
-WANTING = frozenset(
+EXHAUSTED = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
 )
 
 
 @contextmanager
 def raise_if_exhausted(*, unbegun: bool) -> Iterator[None]:
-    """Raise Exhausted where a machine lacks something, if no program of an attempt has begun."""
+    """Turn lack of disk, files or memory into Exhausted, unless a program has been started."""
     try:
         yield
-    except OSError as fault:
-        if not unbegun or fault.errno not in WANTING:
+    except OSError as error:
+        if not unbegun or error.errno not in EXHAUSTED:
             raise
-        raise Exhausted(f"this machine has run out: {fault.strerror}") from fault
+        raise Exhausted(f"this machine has run out: {error.strerror}") from error
 
 
 Result = TypeVar("Result")
 Args = TypeVarTuple("Args")
 
-AT_ONCE = 8
-"""Who asks the same; others wait."""
+MAX_CONCURRENT = 8
+"""Concurrent calls per kind; others wait."""
 
 
 class BlockingCalls:
-    """Does what may hang; it holds up nobody but who asks the same."""
+    """Runs calls that may hang in threads, so that only calls of the same kind are delayed."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        self._turns: dict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(MAX_CONCURRENT)
+        )
 
-    async def do(self, asked: str, work: Callable[[*Args], Result], *args: *Args) -> Result:
-        """Return what some work comes to that asks something; its thread ends with it."""
+    async def run(self, asked: str, work: Callable[[*Args], Result], *args: *Args) -> Result:
+        """Run a function in a thread of its own and return its result."""
         async with self._turns[asked]:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"rota-{asked}")
             try:

@@ -1,19 +1,19 @@
-"""The process between keeper and program: first of a PID namespace, or guard of a tree.
+"""The init process between keeper and program: first of a PID namespace, or guard of a tree.
 
-It is a fork of the keeper. It starts the program only when the keeper says so, which is after its
-own end has been bound to the keeper's and after the keeper has written down who it is. Until then
-it holds the lock of the attempt too, because nothing else says that it is there. It waits for the
-program and for every orphan, and ends when none is left.
+It is forked by the keeper. It starts the program only on the keeper's command, which comes after
+its own end has been tied to the keeper's and after the keeper has recorded itself. Until then it
+holds the lock of the attempt as well, because nothing else shows that it exists. It reaps the
+program and all orphans, and exits when none is left.
 
     to the keeper    R           ready
-                     A           the program has begun
-                     X WHAT NR   it could not begin: what failed, and why
-                     S STATUS    it has ended
-                     P COUNT     there are more processes than there may be
-    from the keeper  G           go
-                     T, M        ask everyone, or only the program, to end
-                     K           end everyone
-                     nothing     the keeper is dead: end everyone
+                     A           the program was started
+                     X WHAT NR   the program could not be started: the step, and the errno
+                     S STATUS    the program has ended
+                     P COUNT     there are more processes than allowed
+    from the keeper  G           start the program
+                     T, M        send SIGTERM to all processes, or only to the program
+                     K           kill all processes
+                     end of file the keeper is dead: kill all processes
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import resource
 import select
 
 from rota.keeper.linux import (
-    ask_to_end,
-    call_myself,
+    become_subreaper,
     descendants,
     die_with_parent,
-    end_descendants,
-    gather_orphans,
-    see_own_processes,
+    kill_descendants,
+    mount_own_proc,
+    set_process_name,
+    terminate_descendants,
 )
 from rota.keeper.protocol import LOCK_FD, KeeperOrders
 
@@ -41,10 +41,10 @@ else:
     import _signal
 
 COUNT_MILLISECONDS = 200
-OF_THE_KEEPER = 2
-MORE_LIKELY_TO_BE_KILLED = b"500"
-LESS_URGENT = 5
-LAST_FD = 1 << 20
+KEEPER_PROCESSES = 2
+OOM_SCORE = b"500"
+NICENESS = 5
+MAX_PROGRAM_FD = 1 << 20
 EXEC_FAILED = 127
 ENOENT = 2
 EINVAL = 22
@@ -52,7 +52,7 @@ DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 
 
 class InitPipes:
-    """The five pipes between keeper, inner process and program: (read end, write end)."""
+    """The five pipes between keeper, init process and program: (read end, write end)."""
 
     def __init__(self) -> None:
         self.command = os.pipe()
@@ -79,7 +79,7 @@ class InitPipes:
 
 
 class InitProcess:
-    """The inner process, from the fork to its end."""
+    """The init process, from its fork to its exit."""
 
     def __init__(
         self, orders: KeeperOrders, pipes: InitPipes, *, namespace: bool, own_users: bool
@@ -90,49 +90,49 @@ class InitProcess:
         self.own_users = own_users
         self.program = 0
 
-    def live(self) -> NoReturn:
-        """Do everything; the process ends here."""
+    def run(self) -> NoReturn:
+        """Run the init process; never returns."""
         for end in self.pipes.keeper_ends():
             os.close(end)
         _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
         if self.namespace:
-            call_myself(b"rota-init")
+            set_process_name(b"rota-init")
             die_with_parent()
         else:
-            call_myself(b"rota-guard")
-            gather_orphans()
-        self._tell("R")
+            set_process_name(b"rota-guard")
+            become_subreaper()
+        self._send("R")
         if os.read(self.pipes.command[0], 1) == b"G":
-            os.close(LOCK_FD)  # or a dead keeper would look alive
+            os.close(LOCK_FD)  # otherwise a dead keeper would seem alive
             self._start()
             self._watch()
-        self._proven()
+        self._mark_proven()
         os._exit(0)
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         try:
             os.write(self.pipes.status[1], line.encode() + b"\n")
         except BrokenPipeError:
-            return  # the keeper is dead; the command pipe says so too
+            return  # the keeper is dead, which the command pipe reports too
 
     def _start(self) -> None:
         if self.namespace:
             try:
-                see_own_processes()
-            except OSError as fault:
-                self._tell(f"X namespace {fault.errno}")
+                mount_own_proc()
+            except OSError as error:
+                self._send(f"X namespace {error.errno}")
                 os._exit(0)
-        heard, said = os.pipe()
+        read_end, write_end = os.pipe()
         me = os.getpid()
         self.program = os.fork()
         if self.program == 0:
-            self._become_program(said, me)
-        os.close(said)
+            self._become_program(write_end, me)
+        os.close(write_end)
         for end in self.pipes.program_ends():
             os.close(end)
-        failed = os.read(heard, 100).decode()  # nothing at all once the program has begun
-        os.close(heard)
-        self._tell(f"X {failed}" if failed else "A")
+        failed = os.read(read_end, 100).decode()  # empty once exec has closed the pipe
+        os.close(read_end)
+        self._send(f"X {failed}" if failed else "A")
 
     def _watch(self) -> None:
         woken, waker = os.pipe()
@@ -149,9 +149,9 @@ class InitProcess:
             if woken in ready:
                 os.read(woken, 4096)
             if self.pipes.command[0] in ready:
-                self._obey(os.read(self.pipes.command[0], 64))
+                self._handle_commands(os.read(self.pipes.command[0], 64))
             if rest:
-                self._count()
+                self._check_process_count()
 
     def _reap(self) -> bool:
         while True:
@@ -161,41 +161,41 @@ class InitProcess:
                 return False
             if pid == 0:
                 return True
-            self._reaped(pid, status)
+            self._on_reaped(pid, status)
 
-    def _reaped(self, pid: int, status: int) -> None:
+    def _on_reaped(self, pid: int, status: int) -> None:
         if pid == self.program:
             self.program = -1
-            self._tell(f"S {status}")
+            self._send(f"S {status}")
 
-    def _obey(self, commands: bytes) -> None:
+    def _handle_commands(self, commands: bytes) -> None:
         if not commands or b"K" in commands:
-            end_descendants(self._reaped)
+            kill_descendants(self._on_reaped)
         elif b"T" in commands:
-            ask_to_end(os.getpid())
+            terminate_descendants(os.getpid())
         elif b"M" in commands and self.program > 0:
-            ask_to_end(os.getpid(), only=self.program)
+            terminate_descendants(os.getpid(), only=self.program)
 
-    def _count(self) -> None:
+    def _check_process_count(self) -> None:
         count = len(descendants(os.getpid()))
         if count > self.orders.processes:
-            self._tell(f"P {count}")
+            self._send(f"P {count}")
 
-    def _proven(self) -> None:
+    def _mark_proven(self) -> None:
         if not self.namespace:
             try:
                 os.unlink("unproven")
             except OSError:
-                return  # then it stays unproven
+                return  # the tree stays unproven
 
-    def _become_program(self, said: int, inner: int) -> NoReturn:
+    def _become_program(self, error_pipe: int, inner: int) -> NoReturn:
         step = "start"
         try:
             os.setsid()
-            for number, end in enumerate((*self.pipes.program_ends(), said)):
+            for number, end in enumerate((*self.pipes.program_ends(), error_pipe)):
                 os.dup2(end, number, inheritable=number < LOCK_FD)
-            os.closerange(LOCK_FD + 1, LAST_FD)
-            said = LOCK_FD
+            os.closerange(LOCK_FD + 1, MAX_PROGRAM_FD)
+            error_pipe = LOCK_FD
             _default_signals()
             if not self.namespace:
                 die_with_parent()
@@ -207,8 +207,8 @@ class InitProcess:
             os.chdir(self.orders.cwd)
             step = "program"
             _execute(self.orders)
-        except BaseException as fault:  # noqa: BLE001 - a fork never returns into its parent's code
-            os.write(said, f"{step} {getattr(fault, 'errno', None) or EINVAL}".encode())
+        except BaseException as error:  # noqa: BLE001 - a fork never returns into its parent's code
+            os.write(error_pipe, f"{step} {getattr(error, 'errno', None) or EINVAL}".encode())
         finally:
             os._exit(EXEC_FAILED)
 
@@ -223,8 +223,8 @@ def _execute(orders: KeeperOrders) -> None:
             os.execve(os.path.join(folder or b".", program), orders.argv, orders.env)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except PermissionError as fault:
-            missing = fault
+        except PermissionError as error:
+            missing = error
     raise missing
 
 
@@ -233,40 +233,42 @@ def _default_signals() -> None:
         try:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
-            continue  # SIGKILL, SIGSTOP, and those the C library keeps
+            continue  # SIGKILL, SIGSTOP, and signals used by the C library
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _limit(orders: KeeperOrders, *, own_users: bool) -> None:
-    wanted = {
+    limits = {
         resource.RLIMIT_AS: orders.memory,
         resource.RLIMIT_NOFILE: orders.open_files,
         resource.RLIMIT_FSIZE: orders.file_bytes,
-        # counted for the whole user elsewhere, so that other work of theirs would count
-        resource.RLIMIT_NPROC: orders.processes and own_users and orders.processes + OF_THE_KEEPER,
+        # without a user namespace it counts all processes of the user
+        resource.RLIMIT_NPROC: orders.processes
+        and own_users
+        and orders.processes + KEEPER_PROCESSES,
     }
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if orders.usual_files:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (orders.usual_files, hard))
-    for name, most in wanted.items():
-        if most:
+    for name, limit in limits.items():
+        if limit:
             hard = resource.getrlimit(name)[1]
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)  # noqa: PLW2901
-            resource.setrlimit(name, (most, most))
-    _note("/proc/self/oom_score_adj", MORE_LIKELY_TO_BE_KILLED)
-    _be_less_urgent()
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)  # noqa: PLW2901
+            resource.setrlimit(name, (limit, limit))
+    _write_setting("/proc/self/oom_score_adj", OOM_SCORE)
+    _lower_priority()
 
 
-def _be_less_urgent() -> None:
-    os.nice(LESS_URGENT)
+def _lower_priority() -> None:
+    os.nice(NICENESS)
     try:
-        _note("/proc/self/autogroup", b"%d" % LESS_URGENT)
+        _write_setting("/proc/self/autogroup", b"%d" % NICENESS)
     except OSError:
-        return  # sessions are not scheduled as groups, or too many changed a moment ago
+        return  # autogroups are disabled, or changed too often just now
 
 
-def _note(path: str, value: bytes) -> None:
+def _write_setting(path: str, value: bytes) -> None:
     file = os.open(path, os.O_WRONLY)
     try:
         os.write(file, value)

@@ -1,6 +1,6 @@
-"""Linux for the keeper: namespaces, subreaper, /proc, the end of a process tree.
+"""System calls and /proc for the keeper: namespaces, subreaper, killing process trees.
 
-`_ctypes` is used without `ctypes`, which would double the time a keeper needs to start.
+It uses `_ctypes` directly, because `ctypes` would double the start-up time of a keeper.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from rota.keeper.protocol import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
+    from collections.abc import Callable
     from typing import Any
 
     _Simple = _ctypes._SimpleCData[int]
 else:
+    import _signal
+
     _Simple = _ctypes._SimpleCData
 
 PR_SET_PDEATHSIG = 1
@@ -56,22 +60,22 @@ def _control(option: int, value: object) -> None:
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the thread that forked it ends; a change of user undoes it."""
+    """Have the kernel kill this process when its parent thread ends; setuid resets that."""
     _control(PR_SET_PDEATHSIG, _UnsignedLong(9))
 
 
-def gather_orphans() -> None:
-    """Become the parent of every descendant that loses its own."""
+def become_subreaper() -> None:
+    """Become the parent of orphaned descendants."""
     _control(PR_SET_CHILD_SUBREAPER, _UnsignedLong(1))
 
 
-def call_myself(name: bytes) -> None:
-    """Set the name that process lists show, of at most 15 bytes."""
+def set_process_name(name: bytes) -> None:
+    """Set the process name, of at most 15 bytes."""
     _control(PR_SET_NAME, name)
 
 
 def enter_pid_namespace() -> bool:
-    """Have the next child begin a PID namespace; true if a user namespace was needed for it."""
+    """Make the next child the first of a PID namespace; true if that took a user namespace."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         _call("unshare", CLONE_NEWPID)
@@ -88,15 +92,15 @@ def enter_pid_namespace() -> bool:
     return True
 
 
-def see_own_processes() -> None:
-    """Mount a /proc of this PID namespace, seen by this process and its descendants alone."""
+def mount_own_proc() -> None:
+    """Mount the /proc of this PID namespace, for this process and its descendants only."""
     _call("unshare", CLONE_NEWNS)
     _call("mount", b"none", b"/", None, _UnsignedLong(MS_REC_SLAVE), None)
     _call("mount", b"proc", b"/proc", b"proc", _UnsignedLong(MS_NOSUID_NODEV_NOEXEC), None)
 
 
 def namespaces_work() -> bool:
-    """Try in this process, which must not go on afterwards, whether a tree can be held in one."""
+    """Whether a PID namespace can be created; the calling process must exit afterwards."""
     try:
         enter_pid_namespace()
         child = os.fork()
@@ -104,21 +108,15 @@ def namespaces_work() -> bool:
         return False
     if child == 0:
         try:
-            see_own_processes()
+            mount_own_proc()
         except OSError:
             os._exit(1)
         os._exit(0)
     return os.waitpid(child, 0)[1] == 0
 
 
-if TYPE_CHECKING:
-    import signal as _signal
-    from collections.abc import Callable
-else:
-    import _signal
-
 WRAPPERS = frozenset({"bwrap", "conmon", "crun", "runc", "tmux"})
-"""Programs that end what they hold at once when they are asked to stop: they are not asked."""
+"""Programs that kill their children at once on SIGTERM, so they are not sent one."""
 
 
 def _stat(pid: int) -> list[bytes]:
@@ -126,24 +124,24 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def start_time(pid: int) -> int:
-    """Return when a process began, in clock ticks since the boot; 0 if there is none."""
+    """Return the start time of a process in clock ticks since boot; 0 if it does not exist."""
     fields = _stat(pid)
     return int(fields[19]) if fields and fields[0] not in {b"Z", b"X"} else 0
 
 
 def parent(pid: int) -> int:
-    """Return the parent of a process, also of a dead one nobody has waited for; 0 if none."""
+    """Return the parent of a process, zombies included; 0 if it does not exist."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 
 
 def program_name(pid: int) -> str:
-    """Return the short name of a process, as a process list shows it."""
+    """Return the name of a process."""
     return read_file(f"/proc/{pid}/comm").decode(errors="replace").strip()
 
 
 def all_pids() -> list[int]:
-    """Return every process there is, oldest number first."""
+    """Return all process ids in ascending order."""
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
@@ -182,8 +180,8 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def strike(pid: int, number: int, still_it: Callable[[int], bool]) -> bool:
-    """Send a signal to a process, if a number still means it; true if it was sent."""
+def send_signal(pid: int, number: int, still_it: Callable[[int], bool]) -> bool:
+    """Send a signal to a process if `still_it` confirms its identity; true if sent."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -199,30 +197,30 @@ def strike(pid: int, number: int, still_it: Callable[[int], bool]) -> bool:
     return True
 
 
-def ask_to_end(root: int, only: int = 0) -> None:
-    """Send SIGTERM to all descendants but wrappers, or to one of them; stopped ones wake up."""
+def terminate_descendants(root: int, only: int = 0) -> None:
+    """Send SIGTERM to all descendants except wrappers, or to one; continue stopped ones."""
     everyone = descendants(root)
     family = {root, *everyone}
     for pid in everyone:
         wanted = pid == only if only else program_name(pid).split(":")[0] not in WRAPPERS
         if wanted:
             for number in (_signal.SIGTERM, _signal.SIGCONT):
-                strike(pid, number, lambda pid: parent(pid) in family)
+                send_signal(pid, number, lambda pid: parent(pid) in family)
 
 
-def end_descendants(reaped: Callable[[int, int], None] = lambda _pid, _status: None) -> None:
-    """Kill every descendant of this process and return when there is none.
+def kill_descendants(reaped: Callable[[int, int], None] = lambda _pid, _status: None) -> None:
+    """Kill all descendants of this process, which must be a subreaper; return when none is left.
 
-    They are stopped first, again and again until no new one appears: what is stopped forks no
-    more. This process must be one that gathers orphans. A process nobody may signal is waited for.
+    They are stopped first, until no new one appears, because a stopped process cannot fork.
+    Processes that this user may not signal are waited for.
     """
     me = os.getpid()
     while True:
         frozen: dict[int, None] = {}
         while fresh := [pid for pid in descendants(me) if pid not in frozen]:
             frozen.update(dict.fromkeys(fresh))
-            _strike_all(fresh, _signal.SIGSTOP, {me, *frozen})
-        _strike_all(list(frozen), _signal.SIGKILL, {me, *frozen})
+            _signal_all(fresh, _signal.SIGSTOP, {me, *frozen})
+        _signal_all(list(frozen), _signal.SIGKILL, {me, *frozen})
         flags = 0
         while True:
             try:
@@ -235,6 +233,6 @@ def end_descendants(reaped: Callable[[int, int], None] = lambda _pid, _status: N
             flags = os.WNOHANG
 
 
-def _strike_all(pids: list[int], number: int, family: set[int]) -> None:
+def _signal_all(pids: list[int], number: int, family: set[int]) -> None:
     for pid in pids:
-        strike(pid, number, lambda pid: parent(pid) in family)
+        send_signal(pid, number, lambda pid: parent(pid) in family)

@@ -1,4 +1,4 @@
-"""Samples of attempts, and wake-ups when a keeper writes."""
+"""Samples of attempts for heartbeats, and waiting for news from keepers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.keeper.client import KeeperIdentity, boot_time, peek, state_of
+from rota.keeper.client import KeeperIdentity, boot_time, read_keeper, state_of
 from rota.keeper.linux import descendants, start_time
 from rota.keeper.protocol import read_file
 from rota.model.attempts import KeptAttempt
@@ -16,12 +16,12 @@ from rota.model.heartbeats import AttemptSample
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-MOST_PROCESSES = 1_000
-WAITS_FOR_A_DISK = b"D"
+MAX_PROCESSES = 1_000
+DISK_SLEEP = b"D"
 
 
 class ProcessUsage(NamedTuple):
-    """What the processes below a keeper use together; memory they share counts for each."""
+    """Resources used by the process tree of a keeper; shared memory counts per process."""
 
     processes: int
     cpu_seconds: float
@@ -29,34 +29,34 @@ class ProcessUsage(NamedTuple):
 
 
 def take_sample(
-    kept: KeptAttempt, folder: Path, identity: KeeperIdentity, rang: int, pane: str | None
+    kept: KeptAttempt, folder: Path, identity: KeeperIdentity, last_event: int, pane: str | None
 ) -> AttemptSample:
-    """Return what can be seen of an attempt that last rang then, and what its pane shows if any.
+    """Return a sample of an attempt.
 
-    A keeper whose disk takes no beat rings instead.
+    If the disk of a keeper refuses its progress, its last wake-up counts instead.
     """
-    seen = peek(folder, identity)
-    alive = is_alive(seen.pid, seen.pid_started)
-    used = usage_below(seen.pid) if alive else None
+    keeper = read_keeper(folder, identity)
+    alive = is_alive(keeper.pid, keeper.pid_started)
+    usage = tree_usage(keeper.pid) if alive else None
     return AttemptSample(
         run_id=kept.run_id,
         epoch=kept.epoch,
         alive=alive,
-        state=state_of(seen, alive=alive),
-        pid=seen.pid if alive else None,
-        processes=None if used is None else used.processes,
-        cpu_seconds=None if used is None else used.cpu_seconds,
-        memory_bytes=None if used is None else used.memory_bytes,
-        output_at=wrote_at(folder),
+        state=state_of(keeper, alive=alive),
+        pid=keeper.pid if alive else None,
+        processes=None if usage is None else usage.processes,
+        cpu_seconds=None if usage is None else usage.cpu_seconds,
+        memory_bytes=None if usage is None else usage.memory_bytes,
+        output_at=last_output_at(folder),
         pane=pane,
-        heartbeat=None if seen.beat is None else max(seen.beat.at, rang),
+        heartbeat=None if keeper.beat is None else max(keeper.beat.at, last_event),
     )
 
 
-def usage_below(keeper: int) -> ProcessUsage:
-    """Return what a keeper's tree uses, ended and buried processes included in its time."""
+def tree_usage(keeper: int) -> ProcessUsage:
+    """Return the usage of a keeper's tree; CPU time includes reaped processes."""
     count, ticks, pages = 0, 0, 0
-    for pid in descendants(keeper)[:MOST_PROCESSES]:
+    for pid in descendants(keeper)[:MAX_PROCESSES]:
         fields = _stat(pid)
         if len(fields) > RSS:
             count += 1
@@ -65,8 +65,8 @@ def usage_below(keeper: int) -> ProcessUsage:
     return ProcessUsage(count, ticks / TICKS, pages * PAGE)
 
 
-def wrote_at(folder: Path) -> datetime | None:
-    """Return when a program last wrote something that is in its spools."""
+def last_output_at(folder: Path) -> datetime | None:
+    """Return when a program last wrote output that is in its spools."""
     times = []
     for name in ("out", "err"):
         try:
@@ -79,17 +79,17 @@ def wrote_at(folder: Path) -> datetime | None:
 
 
 def is_alive(pid: int, began: int) -> bool:
-    """Return whether a process lives that is the one that began then."""
+    """Whether a process with this start time is alive."""
     return began > 0 and start_time(pid) == began
 
 
-def waits_for_a_disk(pid: int) -> bool:
-    """Return whether a process sleeps in the kernel and can do nothing about it."""
-    return _stat(pid)[:1] == [WAITS_FOR_A_DISK]
+def is_in_disk_sleep(pid: int) -> bool:
+    """Whether a process is in uninterruptible sleep."""
+    return _stat(pid)[:1] == [DISK_SLEEP]
 
 
 TIMES = (11, 12, 13, 14)
-"""Fields of a process's own time and of its buried children's, counted behind its name."""
+"""CPU times of a process and of its reaped children in /proc/PID/stat, after the name."""
 RSS = 21
 
 
@@ -97,41 +97,41 @@ def _stat(pid: int) -> list[bytes]:
     return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
-MOST_WATCHED = 256
-"""Each takes a descriptor of this process."""
+MAX_WATCHED = 256
+"""Keepers watched with a pidfd; each takes a descriptor of this process."""
 UNWATCHED_SECONDS = 1.0
-"""How often the others are looked at."""
+"""How often other keepers are checked."""
 
 
 class KeeperEvents:
-    """The bells of a home's attempts, by their names."""
+    """Wake-ups of the attempts of a home, by name."""
 
     def __init__(self) -> None:
-        self._bells: dict[str, asyncio.Event] = {}
-        self._rang: dict[str, int] = {}
+        self._events: dict[str, asyncio.Event] = {}
+        self._event_times: dict[str, int] = {}
         self._watched: dict[str, int] = {}
 
-    def hang(self, name: str) -> None:
-        """Keep what is rung from now on for whoever waits later."""
-        self._bells.setdefault(name, asyncio.Event())
+    def register(self, name: str) -> None:
+        """Remember wake-ups from now on."""
+        self._events.setdefault(name, asyncio.Event())
 
-    def ring(self, name: str) -> None:
-        """Wake whoever waits for an attempt."""
-        if name in self._bells:
-            self._rang[name] = boot_time()
-            self._bells[name].set()
+    def notify(self, name: str) -> None:
+        """Record a wake-up, and wake the waiter."""
+        if name in self._events:
+            self._event_times[name] = boot_time()
+            self._events[name].set()
 
-    def rang(self, name: str) -> int:
-        """Return when an attempt last rang, in nanoseconds of boot time; 0 if never."""
-        return self._rang.get(name, 0)
+    def last_event_at(self, name: str) -> int:
+        """Return the boot time of the last wake-up in nanoseconds; 0 if there was none."""
+        return self._event_times.get(name, 0)
 
-    def watches(self, name: str) -> bool:
-        """Whether the end of a keeper rings."""
+    def is_watched(self, name: str) -> bool:
+        """Whether the exit of a keeper is watched."""
         return name in self._watched
 
     def watch(self, name: str, pid: int, began: int) -> bool:
-        """Let the end of a keeper ring; false if the one that began then does not live."""
-        if not began or len(self._watched) >= MOST_WATCHED:
+        """Treat the exit of a keeper as a wake-up; false if it is gone or cannot be watched."""
+        if not began or len(self._watched) >= MAX_WATCHED:
             return False
         try:
             handle = os.pidfd_open(pid)
@@ -144,10 +144,10 @@ class KeeperEvents:
         asyncio.get_running_loop().add_reader(handle, self._ended, name)
         return True
 
-    async def rung(self, name: str, seconds: float) -> None:
-        """Wait until an attempt's bell rings, at most so long."""
-        self.hang(name)
-        bell = self._bells[name]
+    async def wait(self, name: str, seconds: float) -> None:
+        """Wait for a wake-up, at most `seconds`."""
+        self.register(name)
+        bell = self._events[name]
         try:
             async with asyncio.timeout(seconds):
                 await bell.wait()
@@ -155,21 +155,21 @@ class KeeperEvents:
             return
         bell.clear()
 
-    def take_down(self, name: str) -> None:
-        """Forget an attempt; whoever still waits for it is woken."""
-        self.ring(name)
-        self._bells.pop(name, None)
-        self._rang.pop(name, None)
+    def unregister(self, name: str) -> None:
+        """Forget an attempt, and wake its waiter."""
+        self.notify(name)
+        self._events.pop(name, None)
+        self._event_times.pop(name, None)
         self._unwatch(name)
 
     def close(self) -> None:
-        """Watch nobody any more."""
+        """Stop watching all keepers."""
         for name in tuple(self._watched):
             self._unwatch(name)
 
     def _ended(self, name: str) -> None:
         self._unwatch(name)
-        self.ring(name)
+        self.notify(name)
 
     def _unwatch(self, name: str) -> None:
         handle = self._watched.pop(name, None)

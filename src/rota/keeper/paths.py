@@ -1,12 +1,12 @@
-"""Opens files below a trusted folder without following links; guarded names.
+"""Opens files below a trusted folder without following links, and guards names.
 
-Asking for the real path and opening it afterwards leaves time to swap a folder for a link; here
-every step is taken from the folder already held.
+Resolving a path first and opening it afterwards would leave time to replace a folder by a link, so
+each step is opened relative to the previous one.
 
-What exists becomes read-only. What does not exist is made as an empty folder and becomes read-only
-too: a name that is free can be taken, and `git`, an editor or an agent would run what it finds
-there. A folder that is read-only already is held with all that is in it. One on the way is bound
-to itself, because a name below it only holds while it cannot be moved aside.
+Guarded names are those that tools of the host would execute later, such as `.git/hooks`. Existing
+ones become read-only. Missing ones are created as empty read-only folders, because otherwise a
+program could create them. A read-only folder protects its content. Folders on the way to a guarded
+name are bound to themselves, so that they cannot be moved.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from contextlib import suppress
 from rota.errors import NotPermitted, shown
 
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-MOST_LINKS = 40
+MAX_LINKS = 40
 LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def steps_below(root: str, path: str) -> list[str] | None:
-    """Return the steps from a folder down to a path, or None if it does not lie there."""
+    """Return the steps from a folder to a path below it; None if it is not below."""
     rest = os.path.relpath(path, root)
     steps = [] if rest == "." else rest.split("/")
     return None if steps[:1] == [".."] else steps
 
 
 def open_below(root: str, path: str) -> int:
-    """Return a descriptor that only names what is there; raise NotPermitted at a link.
+    """Open a path below a folder with O_PATH; raise NotPermitted if a step is a link.
 
     `root` is trusted and may itself be reached through links.
     """
     steps = steps_below(root, path)
     if steps is None:
-        raise NotPermitted(f"{shown(path)} does not lie in {shown(root)}")
-    held = _open(path, root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        raise NotPermitted(f"{shown(path)} is not below {shown(root)}")
+    current = _open(path, root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for number, step in enumerate(steps, 1):
-        above = held
+        parent = current
         try:
-            held = _open(path, step, LAST if number == len(steps) else STEP, above)
+            current = _open(path, step, LAST if number == len(steps) else STEP, parent)
         finally:
-            os.close(above)
-    if stat.S_ISLNK(os.fstat(held).st_mode):
-        os.close(held)
-        raise NotPermitted(f"{shown(path)} is a symbolic link; name what it leads to")
-    return held
+            os.close(parent)
+    if stat.S_ISLNK(os.fstat(current).st_mode):
+        os.close(current)
+        raise NotPermitted(f"{shown(path)} is a symbolic link; name its target")
+    return current
 
 
-def is_there(root: str, path: str) -> bool:
-    """Return whether something lies at a path for whoever has a folder as the root.
+def exists_in_root(root: str, path: str) -> bool:
+    """Whether a path exists for a process whose root is a given folder.
 
-    Links are followed as they are meant there. Whatever cannot be looked at counts as there.
+    Links are resolved inside that root. What cannot be examined counts as existing.
     """
     held: list[str] = []
     steps, links = path.split("/")[::-1], 0
@@ -65,15 +65,15 @@ def is_there(root: str, path: str) -> bool:
             continue
         try:
             aim = os.readlink("/".join([root, *held, step]))
-        except OSError as fault:
-            if fault.errno in {errno.ENOENT, errno.ENOTDIR}:
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
                 return False
-            if fault.errno != errno.EINVAL:  # which says that it is no link
+            if error.errno != errno.EINVAL:  # EINVAL: it is not a link
                 return True
             held.append(step)
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             return False
         held = [] if aim.startswith("/") else held
         steps += aim.split("/")[::-1]
@@ -83,16 +83,16 @@ def is_there(root: str, path: str) -> bool:
 def _open(path: str, step: str, flags: int, above: int | None = None) -> int:
     try:
         return os.open(step, flags, dir_fd=above)
-    except OSError as fault:
-        why = f"{fault.strerror} at {shown(step)}; give a folder that is reached without links"
-        raise NotPermitted(f"{shown(path)} cannot be opened: {why}") from fault
+    except OSError as error:
+        why = f"{error.strerror} at {shown(step)}; give a folder without links in its path"
+        raise NotPermitted(f"{shown(path)} cannot be opened: {why}") from error
 
 
 EMPTY, WRITABLE = 0o555, 0o222
 
 
 class GuardedPath:
-    """One path to be bound onto itself."""
+    """A path to be bound onto itself."""
 
     def __init__(self, path: str, descriptor: int, *, write: bool) -> None:
         self.path = path
@@ -100,40 +100,40 @@ class GuardedPath:
         self.write = write
 
 
-def guard(folder: str, held: int, names: list[str]) -> list[GuardedPath]:
-    """Return what to bind onto itself, outer paths first; `held` is the working folder."""
+def guard_names(folder: str, held: int, names: list[str]) -> list[GuardedPath]:
+    """Return the paths to bind onto themselves, outer ones first."""
     made: dict[str, GuardedPath] = {}
     for name in names:
-        above = GuardedPath(folder, held, write=True)
+        parent = GuardedPath(folder, held, write=True)
         steps = name.split("/")
-        while steps and above.write:
-            path = f"{above.path}/{steps.pop(0)}"
-            above = made.setdefault(path, _hold(above, path))
+        while steps and parent.write:
+            path = f"{parent.path}/{steps.pop(0)}"
+            parent = made.setdefault(path, _guard_step(parent, path))
             if not steps:
-                above.write = False
+                parent.write = False
     return list(made.values())
 
 
-def _hold(above: GuardedPath, path: str) -> GuardedPath:
+def _guard_step(parent: GuardedPath, path: str) -> GuardedPath:
     name = os.path.basename(path)
     try:
-        found = os.open(name, LAST, dir_fd=above.descriptor)
+        found = os.open(name, LAST, dir_fd=parent.descriptor)
     except FileNotFoundError:
-        with suppress(FileExistsError):  # another attempt may have made it a moment ago
-            os.mkdir(name, EMPTY, dir_fd=above.descriptor)
-        return GuardedPath(path, os.open(name, LAST, dir_fd=above.descriptor), write=False)
-    facts = os.fstat(found)
-    if stat.S_ISDIR(facts.st_mode):
-        return GuardedPath(path, found, write=bool(facts.st_mode & WRITABLE))
-    if not stat.S_ISREG(facts.st_mode):
-        raise NotPermitted(f"{shown(name)} in {above.path} is no file and no folder: remove it")
-    if facts.st_nlink > 1:
-        raise NotPermitted(f"{shown(name)} in {above.path} has a second, open name: copy it")
+        with suppress(FileExistsError):  # created by another attempt at the same time
+            os.mkdir(name, EMPTY, dir_fd=parent.descriptor)
+        return GuardedPath(path, os.open(name, LAST, dir_fd=parent.descriptor), write=False)
+    info = os.fstat(found)
+    if stat.S_ISDIR(info.st_mode):
+        return GuardedPath(path, found, write=bool(info.st_mode & WRITABLE))
+    if not stat.S_ISREG(info.st_mode):
+        raise NotPermitted(f"{shown(name)} in {parent.path} is no file or folder: remove it")
+    if info.st_nlink > 1:
+        raise NotPermitted(f"{shown(name)} in {parent.path} has a second hard link: copy it")
     return GuardedPath(path, found, write=False)
 
 
 def missing_names(root: str, folder: str, names: list[str]) -> list[str]:
-    """Return which names, and which on the way to them, are not there yet."""
+    """Return which of these names, and of the folders on the way to them, do not exist."""
     found: dict[str, None] = {}
     with suppress(NotPermitted, OSError):
         held = open_below(root, folder)
@@ -159,28 +159,27 @@ def _missing(above: int, steps: list[str], way: str = "") -> list[str]:
         os.close(held)
 
 
-def unguard(root: str, folder: str, names: list[str], missing: frozenset[str]) -> None:
-    """Take away the folders that were made only to hold a name, where nobody works any more.
+def remove_guards(root: str, folder: str, names: list[str], missing: frozenset[str]) -> None:
+    """Remove folders that were created only to guard a name, after the last attempt has ended.
 
-    Known by their names having been missing, and by being empty and read-only; whatever else lies
-    there stays as it is.
+    They are recognized by being in `missing`, empty and read-only; everything else stays.
     """
     with suppress(NotPermitted, OSError):
         held = open_below(root, folder)
         try:
             for name in names:
-                _let_go(held, name.split("/"), missing)
+                _remove_guard(held, name.split("/"), missing)
         finally:
             os.close(held)
 
 
-def _let_go(above: int, steps: list[str], missing: frozenset[str], way: str = "") -> None:
+def _remove_guard(above: int, steps: list[str], missing: frozenset[str], way: str = "") -> None:
     first, *rest = steps
     with suppress(OSError):
         held = os.open(first, STEP, dir_fd=above)
         try:
             if rest:
-                _let_go(held, rest, missing, f"{way}{first}/")
+                _remove_guard(held, rest, missing, f"{way}{first}/")
             made = f"{way}{first}" in missing and not os.fstat(held).st_mode & WRITABLE
         finally:
             os.close(held)

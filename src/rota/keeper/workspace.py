@@ -1,11 +1,12 @@
-"""Folders of an attempt: mailbox, task files, working folder, artifacts, locks.
+"""Folders of an attempt: mailbox, task files, working folder, artifacts, locks on folders.
 
-Every step is taken from the folder already held, and what is no plain file with one name alone is
-passed over: a link would lead to what the program itself cannot read, a pipe would never end.
+Programs are not trusted: every step of a path is opened relative to the previous one, and
+everything but regular files with one hard link is skipped, because links could lead to files that
+the program itself cannot read, and reading a pipe might never end.
 
-A claim is a file among the attempt's own, there before its program is: a daemon that comes later
-finds it. Names that are held for one attempt are held for every other in the same folder. It says
-which names were not there before: only what was made to hold one of these is ever taken away.
+A folder lock is a file in the attempt's state folder, written before its program starts, so that a
+later daemon finds it. It lists the guarded names that were missing: only guards created for these
+are ever removed, and not before the last attempt in the same folder has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from rota.errors import Invalid, NotFound, NotPermitted, Refused, shown
-from rota.keeper.paths import missing_names, open_below, unguard
+from rota.keeper.paths import missing_names, open_below, remove_guards
 from rota.model.attempts import KeptAttempt
 from rota.model.ids import Epoch, RunId
 from rota.model.json import encode
@@ -38,26 +39,26 @@ from rota.ports.host import Artifact, ArtifactFolder, ArtifactList, OpenArtifact
 from rota.ports.mailbox import FILES, IN, MESSAGES, OUT, REPLIES
 from rota.rules.task_spec import ADVICE, check_folder, check_program
 
-WALLED_PROCESSES = 1024
+ISOLATED_PROCESSES = 1024
 
 
 def limits_for_isolated(
-    bounds: ResourceLimits, held: Mapping[str, LimitEnforcement]
+    limits: ResourceLimits, enforcement: Mapping[str, LimitEnforcement]
 ) -> ResourceLimits:
-    """Return bounds within which strangers may run: so many processes, and half of the memory.
+    """Return limits for isolated programs: by default 1024 processes and half of the memory.
 
-    Memory only where it is bounded for all processes together: one by one, it would stop programs
-    that reserve much more than they use.
+    The memory limit is only set if it applies to all processes together: per process it would break
+    programs that reserve more than they use.
     """
-    if bounds.processes is None:
-        bounds = replace(bounds, processes=WALLED_PROCESSES)
-    if bounds.memory_bytes is None and held["memory_mib"] is LimitEnforcement.TOGETHER:
-        bounds = replace(bounds, memory_bytes=memory_here() // 2)
-    return bounds
+    if limits.processes is None:
+        limits = replace(limits, processes=ISOLATED_PROCESSES)
+    if limits.memory_bytes is None and enforcement["memory_mib"] is LimitEnforcement.TOGETHER:
+        limits = replace(limits, memory_bytes=total_memory() // 2)
+    return limits
 
 
-def memory_here() -> int:
-    """Return how much memory this machine has."""
+def total_memory() -> int:
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -65,19 +66,19 @@ PRIVATE = 0o700
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for this user alone, with all above it, if it is not there."""
+    """Create a private folder and its parents, if missing."""
     try:
         folder.mkdir(mode=PRIVATE, exist_ok=True)
     except FileNotFoundError:
         make_folder(folder.parent)
         make_folder(folder)
     except FileExistsError:
-        advice = "something else stands in the place of this folder: remove it"
+        advice = "something else has the name of this folder: remove it"
         raise Invalid("folder", str(folder), advice) from None
 
 
-def make_box(attempt: Path, name: str) -> str:
-    """Return the mailbox of a try of an attempt, which is made if it is not there."""
+def make_mailbox(attempt: Path, name: str) -> str:
+    """Create the mailbox of a launch if needed, and return its path."""
     box = attempt.absolute() / name
     inner = (box / IN / name for name in (REPLIES, MESSAGES, FILES))
     for folder in (attempt, box, box / OUT, box / IN, *inner):
@@ -85,28 +86,28 @@ def make_box(attempt: Path, name: str) -> str:
     return str(box)
 
 
-def visible_mailbox(box: str | None) -> list[str]:
-    """Return what a program reads of its mailbox."""
+def readable_folders(box: str | None) -> list[str]:
+    """Return the folders of a mailbox that its program reads."""
     return [] if box is None else [f"{box}/{IN}"]
 
 
-def outbox_of(box: str | None) -> str | None:
-    """Return what a program writes into."""
+def writable_folder(box: str | None) -> str | None:
+    """Return the folder of a mailbox that its program writes."""
     return None if box is None else f"{box}/{OUT}"
 
 
-def delete(folder: Path) -> None:
-    """Delete what a program may have filled, however deep; what cannot be is left."""
+def delete_tree(folder: Path) -> None:
+    """Delete a folder filled by a program, however deep; what cannot be deleted stays."""
     above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):
-            remove(above, folder.name)
+            remove_tree(above, folder.name)
     finally:
         os.close(above)
 
 
-def write_anew(path: Path, content: bytes) -> None:
-    """Put a file where an earlier try without walls may have left anything: it is not opened."""
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file without opening the existing one, which a program may have put there."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
@@ -124,15 +125,15 @@ def execution_spec(
     egress: EgressSocket | None,
     desk: EgressSocket | None,
 ) -> Cell:
-    """Return where a program is to run, and within which bounds."""
+    """Return the ExecutionSpec of an attempt."""
     return Cell(
         name=name,
         state=state,
         folder=room.cwd,
         home=room.home,
         artifacts=room.artifacts,
-        outbox=outbox_of(room.mailbox),
-        readable=[room.folder, *filter(None, [room.resources]), *visible_mailbox(room.mailbox)],
+        outbox=writable_folder(room.mailbox),
+        readable=[room.folder, *filter(None, [room.resources]), *readable_folders(room.mailbox)],
         shared=site.mounts,
         network=site.network,
         egress=egress,
@@ -145,47 +146,47 @@ def execution_spec(
 
 
 CONFIGS = ("task_config.json", "config.json")
-LONGEST_CONFIG = 64 * 1024
+MAX_CONFIG = 64 * 1024
 
 
-def resources_of(space: Path, task: str) -> Path:
-    """Return the folder of a task, whose name may hold what parts a path."""
+def resources_folder(space: Path, task: str) -> Path:
+    """Return the folder with a task's files; the task's name is escaped."""
     return space / "resources" / quote(task, safe="")
 
 
 def read_config(folder: Path) -> str | None:
-    """Return the first config that is there as JSON; Invalid if it is no small JSON object."""
+    """Return the first config file as JSON; raise Invalid unless it is a small JSON object."""
     for name in CONFIGS:
         try:
-            held = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             continue
-        except OSError as fault:
-            raise Invalid(name, str(folder), f"it cannot be read: {fault.strerror}") from fault
-        with os.fdopen(held, "rb") as file:
-            plain = stat.S_ISREG(os.fstat(held).st_mode)
-            text = file.read(LONGEST_CONFIG + 1) if plain else b""
+        except OSError as error:
+            raise Invalid(name, str(folder), f"it cannot be read: {error.strerror}") from error
+        with os.fdopen(descriptor, "rb") as file:
+            plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            text = file.read(MAX_CONFIG + 1) if plain else b""
         try:
             found = json.loads(text)
-            told = encode(found)
+            text_ = encode(found)
         except (ValueError, RecursionError):
-            found, told = None, ""
-        if not isinstance(found, dict) or max(len(text), len(told)) > LONGEST_CONFIG:
+            found, text_ = None, ""
+        if not isinstance(found, dict) or max(len(text), len(text_)) > MAX_CONFIG:
             raise Invalid(name, str(folder), "write one JSON object of at most 64 KiB")
-        return told
+        return text_
     return None
 
 
 def working_folder(work: str, folder: object) -> str:
-    """Return a folder below the working folder, which must be there and reached without links."""
+    """Return a folder below the space's; it must exist, and no link may lead to it."""
     if folder is None:
         return work
     check_folder(str(folder))
     path = f"{work}/{folder}"
     try:
         held = open_below(work, path)
-    except NotPermitted as fault:
-        raise Invalid("folder", folder, f"make it in the space's folder first: {fault}") from fault
+    except NotPermitted as error:
+        raise Invalid("folder", folder, f"create it in the space's folder: {error}") from error
     is_folder = stat.S_ISDIR(os.fstat(held).st_mode)
     os.close(held)
     if not is_folder:
@@ -193,18 +194,18 @@ def working_folder(work: str, folder: object) -> str:
     return path
 
 
-def _is_of_space(own: Path, room: AgentWorkspace) -> bool:
-    """Whether a file lies in the space's folder, whatever links it is reached by.
+def _is_in_space(own: Path, room: AgentWorkspace) -> bool:
+    """Whether a file is in the space's folder after resolving links.
 
-    The interpreter of a virtual environment is always a link; there the environment must lie there.
+    The interpreter of a virtual environment is always a link, so there its folder is checked.
     """
     root = os.path.realpath(room.work or room.cwd)
     environment = own.parent.name == "bin" and (own.parent.parent / "pyvenv.cfg").is_file()
     by_nature = environment and own.name.startswith("python")
-    return _lies_in(root, own) or (by_nature and _lies_in(root, own.parent))
+    return _is_below(root, own) or (by_nature and _is_below(root, own.parent))
 
 
-def _lies_in(root: str, path: Path) -> bool:
+def _is_below(root: str, path: Path) -> bool:
     try:
         os.close(open_below(root, os.path.realpath(path)))
     except NotPermitted:
@@ -213,9 +214,9 @@ def _lies_in(root: str, path: Path) -> bool:
 
 
 def find_program(command: Program, room: AgentWorkspace) -> Program:
-    """Return a command whose program, where it lies in the working folder, is named by its path.
+    """Return a command with the path of its program, if that is in the working folder.
 
-    A file of Python's that cannot be executed by itself is run by Rota's interpreter.
+    Python files that are not executable are run by Rota's interpreter.
     """
     program, *words = command.argv
     if program == room.python:
@@ -224,24 +225,24 @@ def find_program(command: Program, room: AgentWorkspace) -> Program:
     own = Path(command.cwd) / program
     if not own.is_file():
         return command
-    if not _is_of_space(own, room):
-        raise Invalid("command", program, f"it is a link that leads elsewhere: {ADVICE}")
+    if not _is_in_space(own, room):
+        raise Invalid("command", program, f"it is a link to another place: {ADVICE}")
     by_python = own.suffix == ".py" and not os.access(own, os.X_OK)
     return replace(command, argv=(*([room.python] if by_python else []), str(own), *words))
 
 
-CLAIM = "works-in"
+LOCK_FILE = "works-in"
 
 
-class Claim(NamedTuple):
-    """A folder in which an attempt works, and the names that were missing in it."""
+class FolderLock(NamedTuple):
+    """A folder in which an attempt works, and the guarded names that were missing in it."""
 
     folder: str
     missing: frozenset[str]
 
 
 class FolderLocks:
-    """The claims of a home's rooms on the folders below `spaces`."""
+    """Locks of attempts on working folders below `spaces`."""
 
     def __init__(self, rooms: Path, spaces: Path, names: Sequence[str]) -> None:
         self._rooms = rooms
@@ -249,88 +250,88 @@ class FolderLocks:
         self._names = list(names)
         self._lock = threading.Lock()
 
-    def make(self, state: Path, folder: str) -> None:
-        """Claim a folder for a try, before its program begins."""
+    def acquire(self, state: Path, folder: str) -> None:
+        """Lock a folder for a launch before its program starts."""
         with self._lock:
             missing = set(missing_names(str(self._spaces), folder, self._names))
-            for claim in _claims(self._rooms, f"*/*/{CLAIM}"):
-                if claim.folder == folder:  # what is held for it was missing before, too
-                    missing |= claim.missing
-            told = {"folder": folder, "missing": sorted(missing)}
-            write_anew(state / CLAIM, json.dumps(told).encode())
+            for lock in _read_locks(self._rooms, f"*/*/{LOCK_FILE}"):
+                if lock.folder == folder:  # what is held for it was missing before, too
+                    missing |= lock.missing
+            record = {"folder": folder, "missing": sorted(missing)}
+            replace_file(state / LOCK_FILE, json.dumps(record).encode())
 
-    def drop(self, room: Path) -> None:
-        """Delete the room of an attempt that is over, and put in order where it worked alone."""
+    def release(self, room: Path) -> None:
+        """Delete an ended attempt's workspace, and remove guards nobody else needs."""
         with self._lock:
-            own = _claims(room, f"*/{CLAIM}")
-            left = _claims(self._rooms, f"*/*/{CLAIM}", but=room) if own else []
-            others = {claim.folder for claim in left}
-            for claim in own:
-                if claim.missing and claim.folder not in others:
-                    unguard(str(self._spaces), claim.folder, self._names, claim.missing)
-            delete(room)
+            own = _read_locks(room, f"*/{LOCK_FILE}")
+            others_left = _read_locks(self._rooms, f"*/*/{LOCK_FILE}", but=room) if own else []
+            others = {lock.folder for lock in others_left}
+            for lock in own:
+                if lock.missing and lock.folder not in others:
+                    remove_guards(str(self._spaces), lock.folder, self._names, lock.missing)
+            delete_tree(room)
 
 
-def _claims(folder: Path, pattern: str, but: Path | None = None) -> list[Claim]:
-    """Return the claims below a folder; of one that says no names, nothing is taken away."""
+def _read_locks(folder: Path, pattern: str, but: Path | None = None) -> list[FolderLock]:
+    """Return the locks below a folder; one without names removes nothing."""
     found = []
     for path in folder.glob(pattern):
         if path.parent.parent == but:
             continue
         text = path.read_text()
-        claim = Claim(text, frozenset())
+        lock = FolderLock(text, frozenset())
         with suppress(ValueError, KeyError, TypeError):
-            told = json.loads(text)
-            claim = Claim(str(told["folder"]), frozenset(told["missing"]))
-        found.append(claim)
+            record = json.loads(text)
+            lock = FolderLock(str(record["folder"]), frozenset(record["missing"]))
+        found.append(lock)
     return found
 
 
 FOLDER = "artifacts"
-LARGEST = 1024 * 1024 * 1024
-"""How many bytes an artifact may have to be handed out."""
-MOST_LISTED = 1_000
-MOST_SEEN = 10_000
-DEEPEST = 16
-LONGEST_STEP = 255
+MAX_ARTIFACT_BYTES = 1024 * 1024 * 1024
+"""Bytes of an artifact that can be downloaded."""
+MAX_LISTED = 1_000
+MAX_SEEN = 10_000
+MAX_DEPTH = 16
+MAX_STEP = 255
 BATCH = 1_000
 LATEST = datetime(2999, 12, 31, tzinfo=UTC).timestamp()
 STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def shelf_of(space: Path, run_id: int) -> Path:
-    """Return the folder for the artifacts of a run."""
+def artifacts_folder(space: Path, run_id: int) -> Path:
+    """Return the artifact folder of a run."""
     return space / FOLDER / str(run_id)
 
 
 def result_name(attempt: int) -> str:
-    """Return the name of the file in which an attempt may leave its result."""
+    """Return the name of an attempt's result file."""
     return f"result-{attempt}"
 
 
 class LocalArtifactStore:
-    """The artifacts below the spaces of one home."""
+    """The artifacts of all spaces of a home."""
 
     def __init__(self, home: Path) -> None:
         self._spaces = home / "spaces"
 
-    def of(self, space: str, run_id: int) -> ArtifactList:
-        """Return what a run has left, bounded in number."""
+    def list_artifacts(self, space: str, run_id: int) -> ArtifactList:
+        """Return the artifacts of a run, up to a limit."""
         found: list[Artifact] = []
         left_out, seen = 0, 0
         waiting: list[tuple[str, ...]] = []
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(space, FOLDER) as top:
             waiting.append(())
-            while waiting and seen < MOST_SEEN and len(found) <= MOST_LISTED:
+            while waiting and seen < MAX_SEEN and len(found) <= MAX_LISTED:
                 above = waiting.pop()
                 for name, facts in _entries(top, (str(run_id), *above)):
                     seen += 1
-                    if seen > MOST_SEEN or len(found) > MOST_LISTED:
+                    if seen > MAX_SEEN or len(found) > MAX_LISTED:
                         waiting.append(above)
                         break
                     steps = (*above, name)
-                    if facts is None or not _nameable(steps):
+                    if facts is None or not _is_valid_path(steps):
                         left_out += 1
                     elif stat.S_ISDIR(facts.st_mode):
                         waiting.append(steps)
@@ -338,22 +339,22 @@ class LocalArtifactStore:
                         found.append(_artifact("/".join(steps), facts))
                     else:
                         left_out += 1
-        more = bool(waiting) or len(found) > MOST_LISTED
-        return ArtifactList(files=tuple(sorted(found)[:MOST_LISTED]), left_out=left_out, more=more)
+        more = bool(waiting) or len(found) > MAX_LISTED
+        return ArtifactList(files=tuple(sorted(found)[:MAX_LISTED]), left_out=left_out, more=more)
 
     def open(self, space: str, run_id: int, name: str) -> OpenArtifact:
-        """Open an artifact; NotFound if it is no plain file, Refused if it is too large."""
+        """Open an artifact; raise NotFound if it is no regular file, Refused if it is too large."""
         held = self._opened(space, run_id, name)
         if held is None:
             raise NotFound("artifact", name, f"see `rota artifacts {run_id}`")
         facts = os.fstat(held)
-        if facts.st_size > LARGEST:
+        if facts.st_size > MAX_ARTIFACT_BYTES:
             os.close(held)
-            raise Refused(f"{shown(name)} has more than 1 GiB: fetch it on the machine itself")
+            raise Refused(f"{shown(name)} is larger than 1 GiB: copy it on the machine itself")
         return OpenArtifact(_artifact(name, facts), os.fdopen(held, "rb"))
 
-    def read(self, space: str, run_id: int, name: str, most: int) -> bytes | None:
-        """Return the beginning of a small artifact, None if there is no such plain file."""
+    def read_artifact(self, space: str, run_id: int, name: str, most: int) -> bytes | None:
+        """Return the start of an artifact, or None if there is no such regular file."""
         held = self._opened(space, run_id, name)
         if held is None:
             return None
@@ -362,7 +363,7 @@ class LocalArtifactStore:
 
     def _opened(self, space: str, run_id: int, name: str) -> int | None:
         steps = tuple(name.split("/"))
-        if not _nameable(steps):
+        if not _is_valid_path(steps):
             return None
         try:
             with self._shelf(space, run_id) as shelf, _below(shelf, steps[:-1]) as folder:
@@ -370,8 +371,8 @@ class LocalArtifactStore:
         except OSError:
             return None
 
-    def shelves(self) -> list[ArtifactFolder]:
-        """Return the folders of all runs."""
+    def list_folders(self) -> list[ArtifactFolder]:
+        """Return the artifact folders of all runs."""
         found = []
         for space in _names(self._spaces):
             for name in _names(self._spaces / space / FOLDER):
@@ -385,28 +386,28 @@ class LocalArtifactStore:
                             )
         return found
 
-    def drop(self, shelf: ArtifactFolder) -> None:
-        """Delete a run's folder with everything in it."""
+    def delete_folder(self, shelf: ArtifactFolder) -> None:
+        """Delete the artifact folder of a run."""
         with suppress(OSError), self._folder(shelf.space, FOLDER) as held:
-            remove(held, str(shelf.run_id))
+            remove_tree(held, str(shelf.run_id))
 
     def prepare(self, shelf: Path, attempt: int, *, anew: bool) -> None:
-        """Make a run's folder ready for an attempt: empty if it begins anew, else as it was left.
+        """Prepare the artifact folder of a run; with `anew`, empty it.
 
-        A run of a database that was restored may have the number of one that is lost. What stands
-        where this attempt's result will be was not written by it.
+        A run of a restored database may have the id of a lost one. A result file of this attempt
+        cannot be its own yet, so it is removed.
         """
         space, _, name = shelf.relative_to(self._spaces).parts
         shelf.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         with self._folder(space, FOLDER) as above:
             with suppress(FileNotFoundError):
                 if anew or not _is_folder(above, name):
-                    remove(above, name)
+                    remove_tree(above, name)
             with suppress(FileExistsError):
                 os.mkdir(name, PRIVATE, dir_fd=above)
-            _unlock(above, name)
+            _restore_access(above, name)
             with _below(above, (name,)) as held, suppress(FileNotFoundError):
-                remove(held, result_name(attempt))
+                remove_tree(held, result_name(attempt))
 
     def _shelf(self, space: str, run_id: int) -> AbstractContextManager[int]:
         return self._folder(space, FOLDER, str(run_id))
@@ -421,15 +422,16 @@ class LocalArtifactStore:
             os.close(above)
 
 
-def remove(above: int, name: str) -> None:
-    """Delete a name and everything below it, however deep that is; what cannot be is left.
+def remove_tree(above: int, name: str) -> None:
+    """Delete a file or a tree of any depth; what cannot be deleted stays.
 
-    Inner folders are moved up before they are emptied: no depth costs memory or descriptors.
+    Inner folders are moved to the top before they are emptied, so that depth costs neither memory
+    nor descriptors.
     """
     if not _is_folder(above, name):
         os.unlink(name, dir_fd=above)
         return
-    _unlock(above, name)
+    _restore_access(above, name)
     with _below(above, (name,)) as top:
         while _remove_some(top, top):
             pass
@@ -437,7 +439,7 @@ def remove(above: int, name: str) -> None:
 
 
 def _remove_some(folder: int, top: int) -> bool:
-    """Delete some of what is in a folder, at the top or right below; true if something went."""
+    """Delete a batch of entries of a folder; true if any was deleted."""
     went = False
     with os.scandir(folder) as rest:
         batch = list(islice(rest, BATCH))
@@ -452,8 +454,8 @@ def _remove_some(folder: int, top: int) -> bool:
 
 
 def _remove_folder(name: str, folder: int, top: int) -> None:
-    """Delete a folder at the top, or move it there."""
-    _unlock(folder, name)
+    """Delete a folder at the top, or move it to the top."""
+    _restore_access(folder, name)
     if folder != top:
         moved = secrets.token_hex(16)
         os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
@@ -464,8 +466,8 @@ def _remove_folder(name: str, folder: int, top: int) -> None:
     os.rmdir(name, dir_fd=top)
 
 
-def _unlock(above: int, name: str) -> None:
-    """Take back the right to a folder that a program has taken from its own user."""
+def _restore_access(above: int, name: str) -> None:
+    """Restore this user's access to a folder whose mode a program has changed."""
     held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
         if os.fstat(held).st_mode & PRIVATE != PRIVATE:
@@ -475,7 +477,7 @@ def _unlock(above: int, name: str) -> None:
 
 
 def _entries(top: int, steps: Sequence[str]) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield what is in a folder, without facts if it may not be looked at; what is gone is gone."""
+    """Yield names and stat results of a folder's entries; None if one cannot be examined."""
     try:
         with _below(top, steps) as folder, os.scandir(folder) as rest:
             for entry in rest:
@@ -496,7 +498,7 @@ def _facts(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 @contextmanager
 def _below(above: int, steps: Sequence[str]) -> Iterator[int]:
-    """Hold the folder that is some steps below another one."""
+    """Open a folder some steps below another one."""
     held = os.dup(above)
     try:
         for step in steps:
@@ -509,7 +511,7 @@ def _below(above: int, steps: Sequence[str]) -> Iterator[int]:
 
 
 def _open_plain(folder: int, name: str) -> int | None:
-    """Return a descriptor of a plain file; anything else is not even opened."""
+    """Open a regular file; anything else is not opened at all."""
     if not _is_plain(os.stat(name, dir_fd=folder, follow_symlinks=False)):
         return None
     held = os.open(name, PLAIN, dir_fd=folder)
@@ -527,13 +529,13 @@ def _is_plain(facts: os.stat_result) -> bool:
     return stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
 
 
-def _nameable(steps: Sequence[str]) -> bool:
-    """Whether a name can be told, typed and opened."""
-    return len(steps) <= DEEPEST and all(
+def _is_valid_path(steps: Sequence[str]) -> bool:
+    """Whether a path can be printed, typed and opened."""
+    return len(steps) <= MAX_DEPTH and all(
         step not in {"", ".", ".."}
         and step.isprintable()
         and "/" not in step
-        and len(step.encode()) <= LONGEST_STEP
+        and len(step.encode()) <= MAX_STEP
         for step in steps
     )
 
@@ -554,12 +556,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def attempt_folder_name(kept: KeptAttempt) -> str:
-    """Return what the folder of an attempt's keeper is called."""
+    """Return the name of the folder of an attempt's keeper."""
     return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
 
 
 def parse_attempt_folder(name: str, home: str, executor: str) -> KeptAttempt:
-    """Return the attempt whose keeper's folder is called so, as far as its name tells."""
+    """Return the attempt that the name of a keeper's folder identifies."""
     _, run_id, epoch, nonce = name.split("-")
     return KeptAttempt(
         run_id=RunId(int(run_id)),
@@ -572,5 +574,5 @@ def parse_attempt_folder(name: str, home: str, executor: str) -> KeptAttempt:
 
 
 def egress_name(run_id: int, epoch: int) -> str:
-    """Return what an attempt is called among the rooms and at the gateway."""
+    """Return the name of an attempt in `rooms` and at the gateway."""
     return f"{run_id}-{epoch}"

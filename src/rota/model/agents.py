@@ -1,7 +1,7 @@
-"""What a task asks of an agent, what agents say, and what came of it.
+"""Agent specs, agent events and agent results.
 
-Every text in here is safe to show and to store: valid Unicode, without terminal sequences and
-control characters, and bounded: 16,000 characters, a result as long as a line, 1 MiB.
+Every text here is safe to store and to show: valid Unicode without terminal sequences and control
+characters. It is bounded: 16,000 characters, or 1 MiB (one line) for a result.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ MAX_TURNS = 10_000
 
 
 class PromptInput(StrEnum):
-    """How a program is given its instructions."""
+    """How the instructions reach a program."""
 
     STDIN = "stdin"
     ARGV = "argv"
     LINES = "lines"
-    """Line by line in JSON, and whatever is said in its thread while it works, too."""
+    """As JSON lines; new messages of its thread are written to it while it works."""
 
 
 class OutputFormat(StrEnum):
-    """What counts as the result of a program that says none in a line of Rota's."""
+    """What counts as the result of a program that writes no result line of Rota's protocol."""
 
     TEXT = "text"
     LAST_LINE = "last_line"
@@ -35,7 +35,7 @@ class OutputFormat(StrEnum):
 
 
 class SessionMode(StrEnum):
-    """Which session a run goes on in: that of its group, the thread, or one of its own."""
+    """Which session a run continues: the one of its thread, or one of its own."""
 
     SHARED = "shared"
     ISOLATED = "isolated"
@@ -43,14 +43,13 @@ class SessionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """The instructions, and every choice an agent leaves open; None leaves it to the agent.
+    """What a task asks of its agent; None leaves the choice to the agent.
 
-    `tools` are the only ones it may use, `denied_tools` some it may not. `thinking` and
-    `permission_mode` are the agent's own words. With the session `shared` a run goes on in the
-    session of its thread. `envelope` says whether everything the agent is told stands in the
-    sections of a prompt or comes as it is, and `previous_result` that the last result is among it.
-    The rest is for `command` alone: the words of the program, how it is told and read, and the
-    names of further variables it may see.
+    `tools` lists the only tools allowed, `denied_tools` the forbidden ones. `thinking` and
+    `permission_mode` take the agent's own values. `envelope` chooses between a prompt in sections
+    and the bare instructions; `previous_result` adds the last result to the prompt. The last four
+    fields are for the agent `command` only: the program, how it takes its prompt and how its output
+    is read, and the names of further environment variables it may see.
     """
 
     instructions: str = ""
@@ -72,21 +71,21 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentText:
-    """Words for people."""
+    """Text for people."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStyledText(AgentText):
-    """Words that have colours, too, for whoever sees them on a terminal."""
+    """Text for people; `ansi` is the same text with its colours."""
 
     ansi: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentProgress:
-    """How far it is: percent from 0 to 100, where it is known."""
+    """Progress in percent from 0 to 100, if known."""
 
     percent: float | None = None
     message: str = ""
@@ -94,7 +93,7 @@ class AgentProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentToolCall:
-    """A tool the agent uses; `summary` is one short line."""
+    """A call of a tool; `summary` is one short line."""
 
     name: str
     summary: str = ""
@@ -102,11 +101,10 @@ class AgentToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUsage:
-    """What was used up since the usage told before.
+    """Usage since the previous usage event.
 
-    `input` counts every token that went in, `cached` those of them that came from a cache. `cost`
-    is in US dollars, None where the agent does not tell. With `of_session` the figures count the
-    whole session, earlier attempts included.
+    `input` includes the `cached` tokens. `cost` is in US dollars, None if the agent does not report
+    it. With `of_session` the figures cover the whole session, earlier attempts included.
     """
 
     input: int = 0
@@ -117,7 +115,7 @@ class AgentUsage:
     of_session: bool = False
 
     def __add__(self, other: AgentUsage) -> AgentUsage:
-        """Return both together, with the newer model."""
+        """Return the sum, with the newer model."""
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return AgentUsage(
             input=self.input + other.input,
@@ -131,14 +129,14 @@ class AgentUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSessionStarted:
-    """The agent's own name for this conversation, by which it can be resumed."""
+    """The agent's own id of the session, with which it can be resumed."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQuestion:
-    """Something a person must answer."""
+    """A question to a person."""
 
     text: str
     options: tuple[str, ...] = ()
@@ -150,10 +148,10 @@ class AgentQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAnswer:
-    """The answer: a text, or JSON text in `data`.
+    """The final answer: text, or JSON text in `data`.
 
-    A `silent` one is told to nobody. `next_check` is when it wants to look again, in its own words.
-    Where the text begins with what was answered before, `own` is the rest of it.
+    A `silent` answer is sent to nobody. `next_check` is when the agent wants to run again, as it
+    wrote it. If `text` repeats earlier answers, `own` is the part after them.
     """
 
     text: str = ""
@@ -165,14 +163,14 @@ class AgentAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTurnAnswer:
-    """What it has answered people so far, JSON text, before it goes on: not its last word."""
+    """Answers given so far, as JSON text, while the agent goes on."""
 
     result: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentError:
-    """Something went wrong; `until` is when a limit is lifted, where the agent tells."""
+    """An error of the agent; `until` is when a limit is lifted, if the agent reports it."""
 
     kind: AgentErrorKind
     detail: str = ""
@@ -181,24 +179,24 @@ class AgentError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMessageAccepted:
-    """A message that came while it worked, and that it has taken in."""
+    """The agent has accepted a message that was written to it while it worked."""
 
     message: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInputRequested:
-    """A line that it must be told to go on, or to say how it stands."""
+    """The agent needs this line as input: to go on, or to report its state."""
 
     line: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInputClosed:
-    """It takes nothing more in, whatever lies on its input."""
+    """The agent reads no more input."""
 
 
-Said: TypeAlias = (
+AgentEvent: TypeAlias = (
     AgentText
     | AgentProgress
     | AgentToolCall
@@ -237,7 +235,7 @@ class AgentErrorKind(StrEnum):
 
     @property
     def transient(self) -> bool:
-        """Whether the same request may well succeed soon: tried again inside the attempt."""
+        """Whether the same request may succeed soon; if so, it is repeated within the attempt."""
         return MEANINGS[self].transient
 
     @property
@@ -247,12 +245,12 @@ class AgentErrorKind(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What a person is told: what happened and what to do."""
+        """What happened and what to do, for people."""
         return MEANINGS[self].sentence
 
 
 class AgentErrorMeaning(NamedTuple):
-    """What follows from a kind of fault."""
+    """What follows from a kind of error."""
 
     transient: bool
     retry: bool
@@ -262,7 +260,7 @@ class AgentErrorMeaning(NamedTuple):
 MEANINGS = MappingProxyType(
     {
         AgentErrorKind.RATE_LIMIT: AgentErrorMeaning(
-            True, True, "The model's provider takes no more requests for now; wait."
+            True, True, "The model's provider limits the rate of requests; wait."
         ),
         AgentErrorKind.OVERLOAD: AgentErrorMeaning(
             True, True, "The model's provider is overloaded; wait and try again."
@@ -271,51 +269,51 @@ MEANINGS = MappingProxyType(
             True, True, "The model's provider cannot be reached; check the network of this machine."
         ),
         AgentErrorKind.AUTHENTICATION: AgentErrorMeaning(
-            False, False, "The model's provider refuses the key; put in a valid one."
+            False, False, "The model's provider rejects the key; set a valid one."
         ),
         AgentErrorKind.BILLING: AgentErrorMeaning(
             False, False, "The account has no credit left; top it up or choose another account."
         ),
         AgentErrorKind.UNKNOWN_MODEL: AgentErrorMeaning(
-            False, False, "The model does not exist or is not open to this account; choose another."
+            False, False, "The model does not exist or this account cannot use it; choose another."
         ),
         AgentErrorKind.CONTEXT_TOO_LONG: AgentErrorMeaning(
-            False, False, "It is more text than the model takes; shorten it or begin a new session."
+            False, False, "The prompt is too long for the model; shorten it or start a new session."
         ),
         AgentErrorKind.REFUSED: AgentErrorMeaning(
             False, False, "The model declined to do this; change the instructions."
         ),
         AgentErrorKind.SESSION_LOST: AgentErrorMeaning(
-            False, True, "The agent no longer knows this session; a new one has to be begun."
+            False, True, "The agent no longer knows this session; start a new one."
         ),
         AgentErrorKind.TURNS: AgentErrorMeaning(
-            False, False, "It used up the turns it was given; allow more or ask for less."
+            False, False, "It used all turns it may take; allow more or ask for less."
         ),
         AgentErrorKind.OUT_OF_MEMORY: AgentErrorMeaning(
-            False, False, "It ran out of memory and was ended; give it more or let it do less."
+            False, False, "It ran out of memory and was killed; allow more or give it less to do."
         ),
         AgentErrorKind.TIMEOUT: AgentErrorMeaning(
-            False, True, "It took longer than it may and was stopped; allow more time."
+            False, True, "It exceeded its time limit and was stopped; allow more time."
         ),
         AgentErrorKind.NOT_STARTED: AgentErrorMeaning(
             False,
             False,
-            "It cannot be started; install its program or its image, or correct its path.",
+            "It cannot be started; install its program or image, or correct its path.",
         ),
         AgentErrorKind.NO_RESULT: AgentErrorMeaning(
             False, True, "It ended without a result; look at its output."
         ),
         AgentErrorKind.BAD_RESULT: AgentErrorMeaning(
-            False, False, "Its result cannot be kept; look at its output."
+            False, False, "Its result cannot be stored; look at its output."
         ),
-        AgentErrorKind.CANCELLED: AgentErrorMeaning(False, False, "Somebody stopped it."),
+        AgentErrorKind.CANCELLED: AgentErrorMeaning(False, False, "It was cancelled."),
         AgentErrorKind.OTHER: AgentErrorMeaning(False, True, "It failed; look at its output."),
     }
 )
 
 
 class StopReason(StrEnum):
-    """Why Rota itself ended a process."""
+    """Why Rota stopped a process."""
 
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
@@ -324,10 +322,10 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How a process ended: by its code or by a signal, and whether Rota was the one who ended it.
+    """How a process ended: its exit code or signal, and why Rota stopped it, if it did.
 
-    `out_of_memory` is what the kernel told of the attempt's own group, where it has one. `begun` is
-    false where the process was an executor's, which said that it cannot start the program.
+    `out_of_memory` is reported by the kernel for the cgroup of the attempt, if it has one. `begun`
+    is false if an executor's process reported that it cannot start the program.
     """
 
     code: int | None = None
@@ -338,19 +336,19 @@ class ProcessExit:
     begun: bool = True
 
 
-Judged: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled
+AgentOutcome: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """What an attempt came to.
+    """The result of an attempt.
 
-    `text` is the agent's last answer; it is kept for people also when it does not count. `results`
-    is how many it gave. After an agent was stopped, `usage` is at least what was used. A `guessed`
-    fault is one that words of the program's own seem to tell.
+    `text` is the agent's last answer, also if the attempt failed. `results` counts its answers.
+    After a stop, `usage` is a lower bound. `guessed` means that `fault` was inferred from text that
+    the program wrote.
     """
 
-    outcome: Judged
+    outcome: AgentOutcome
     error: AgentErrorKind | None = None
     text: str = ""
     usage: AgentUsage = field(default_factory=AgentUsage)
@@ -362,5 +360,5 @@ class AgentResult:
 
     @property
     def transient(self) -> bool:
-        """Whether to try again inside the attempt, without counting it; never on a guess."""
+        """Whether to launch again within the attempt; never if the error was guessed."""
         return self.error is not None and self.error.transient and not self.guessed

@@ -1,4 +1,4 @@
-"""What an attempt asks for while it runs: deferred operations and effects."""
+"""Deferred operations and effects, which attempts request while they run."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from enum import StrEnum
 from rota.model.ids import Epoch, RunId, SpaceId, TaskId
 
 TALKING = frozenset({"agent", "script"})
-"""The routes whose attempts have a way to say something."""
+"""Routes whose attempts can send requests."""
 
-MOST_DEFERRED = 200
-"""How many operations a run may defer."""
-MOST_DEFERRED_BYTES = 1024 * 1024
-"""How many bytes they may have together."""
-MOST_SUBTASKS = 20
-"""How many of them may be subtasks."""
-MOST_EFFECTS = 1_000
-"""How many effects a run may have."""
+MAX_DEFERRED = 200
+"""Deferred operations of a run."""
+MAX_DEFERRED_BYTES = 1024 * 1024
+"""Their size together, in bytes."""
+MAX_SUBTASKS = 20
+"""Subtasks among them."""
+MAX_EFFECTS = 1_000
+"""Effects of a run."""
 
 
 class DeferredKind(StrEnum):
-    """What is done at success; a question is what keeps it from being one."""
+    """What is applied when the run succeeds; an open question delays that."""
 
     STATE = "state"
     FORGET = "forget"
@@ -34,7 +34,7 @@ class DeferredKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRef:
-    """The attempt that says something, and the slot for which its effects count."""
+    """The attempt that makes a request, and the slot for which its effects count."""
 
     run_id: RunId
     epoch: Epoch
@@ -45,7 +45,7 @@ class AttemptRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredOperation:
-    """One operation, decided already: `data` is JSON for the store; an effect has a name."""
+    """One validated operation: `data` is JSON for the store; `name` is set for effects."""
 
     kind: DeferredKind
     data: str
@@ -54,7 +54,7 @@ class DeferredOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Something done once; `again` says that it had been done before it was asked for now."""
+    """An action done once under a name; `again` marks a repeated request for it."""
 
     name: str
     result: str
@@ -64,7 +64,7 @@ class Effect:
 
 
 class DeferredResult(StrEnum):
-    """What became of an operation that was to be deferred."""
+    """What happened to an operation that was to be deferred."""
 
     DEFERRED = "deferred"
     ALREADY_DEFERRED = "already_deferred"

@@ -18,14 +18,14 @@ from rota.model.tasks import Task
 
 
 class OutputStream(StrEnum):
-    """What a program writes to."""
+    """An output stream of a program."""
 
     OUT = "out"
     ERR = "err"
 
 
 class ExitReason(StrEnum):
-    """Why the processes of an attempt ended; what begins with `lost` was found out afterwards."""
+    """Why the processes of an attempt ended; `lost:` reasons were concluded afterwards."""
 
     EXITED = "exited"
     SIGNALED = "signaled"
@@ -48,16 +48,16 @@ class ExitReason(StrEnum):
 UNBEGUN = frozenset(
     {ExitReason.EXEC_FAILED, ExitReason.SPAWN_FAILED, ExitReason.LOST_NEVER_STARTED}
 )
-"""Ends of attempts whose program was not started."""
+"""Reasons that mean that the program was not started."""
 CANNOT_START = b"cannot start "
-"""How the line begins that an executor writes instead of what a program would have written."""
+"""Start of the line that an executor writes if it cannot start the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolState:
-    """What became of one stream: `size` bytes are in the spool, of `total` that were written.
+    """What became of one output stream: `size` of `total` written bytes are in the spool.
 
-    `tail` holds the newest bytes that are not in the spool, `errno` why the disk took no more.
+    `tail` holds the newest bytes that are not in the spool; `errno` is why the disk took no more.
     """
 
     size: int = 0
@@ -68,11 +68,11 @@ class SpoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitRecord:
-    """How the processes of an attempt ended, once and for all.
+    """How the processes of an attempt ended; written once.
 
-    `proven` says that no process of its tree is alive, as the kernel told somebody who was there.
-    `killed` says that it had to be ended by force. `ago` is for how many seconds they had been gone
-    when somebody looked. `begun` is false once it was seen that the program was not started.
+    `proven`: the kernel confirmed that no process of the tree is alive. `killed`: the tree was
+    ended with SIGKILL. `ago`: seconds between the end and the moment somebody looked. `begun` is
+    false if the program was not started.
     """
 
     reason: ExitReason
@@ -95,15 +95,15 @@ class ExitRecord:
 
     @property
     def lost(self) -> bool:
-        """Whether nobody who was there could tell."""
+        """Whether the end was concluded afterwards, not observed."""
         return self.reason.startswith("lost:")
 
 
 class AgentSessionRef(NamedTuple):
-    """An agent's conversation that a later run may go on in, and the tokens used in it so far.
+    """A session of an agent that a later run can continue, with the tokens used in it so far.
 
-    `was` is what it was called when this attempt went on in it, if the agent calls it otherwise
-    now. With `shared` the next run of its thread goes on in it.
+    `was` is the session's id when this attempt resumed it, if the agent has changed it since. A
+    `shared` session is continued by the next run of its thread.
     """
 
     agent: str
@@ -116,22 +116,21 @@ class AgentSessionRef(NamedTuple):
 
 
 ASKING = ""
-"""What is on record of a gate that has not answered."""
+"""The value of `gate` while the gate program of an attempt runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAttempt:
-    """An attempt under a keeper, and how much of its output is on record.
+    """An attempt under a keeper, and how much of its output is recorded.
 
-    `home` is where its keeper's folder is; `nonce` and `boot` tell it from any other that was ever
-    there. `current` is false once its run has gone on without it.
+    `home` is the folder of its keeper; `nonce` and `boot` distinguish it from other attempts in the
+    same place. `current` is false once its run has continued without it.
 
-    An attempt has another keeper for each try inside it: `launches` counts those that were in vain,
-    `relaunch_at` is when the next one may begin, None while one goes on, and `started_at` is when
-    the first one did. `session` is what this try goes on in, `agent` who does the work, whatever
-    its task says meanwhile, and `prompt_text` what it was told. `gate_reply` is empty while the
-    gate of the attempt runs and its work has not begun; then it is what the gate said, as JSON.
-    `can_write_outside` says that it could write to somewhere outside.
+    Each launch within the attempt has a keeper of its own: `launches` counts failed launches,
+    `relaunch_at` is when the next may start (None while one runs), `started_at` is when the first
+    one started. `session` is what this launch continues, `prompt_text` is its prompt, and `agent`
+    runs it even if the task names another one by now. `gate_reply` is empty while the gate program
+    runs, then its reply as JSON. `can_write_outside` means that it could write to the outside.
     """
 
     run_id: RunId
@@ -153,29 +152,29 @@ class KeptAttempt:
     can_write_outside: bool = False
 
     def at(self, stream: OutputStream) -> int:
-        """Return up to where a stream is on record."""
+        """Return the offset up to which a stream is recorded."""
         return self.out_offset if stream is OutputStream.OUT else self.err_offset
 
 
 class NewEvent(NamedTuple):
-    """Something that an attempt did or said, to be recorded as an event."""
+    """Something that happened in an attempt, to be recorded as an event."""
 
     name: EventName
     data: Mapping[str, Any]
 
 
 class PricedUsage(NamedTuple):
-    """What an agent said that it used; `priced` if it told what that costs."""
+    """Usage that an agent reported; `priced` if it reported its cost too."""
 
     used: Amounts
     priced: bool
 
 
 class ProgressNotice(NamedTuple):
-    """A message for people in the thread of a run that goes on.
+    """A message to the thread of a run that is still running.
 
-    With `most` it is dropped where that many notices of the run were sent on the way already, or
-    the last one less than `gap` microseconds ago.
+    It is dropped if `most` notices of the run were sent already, or if the last one was sent less
+    than `gap` microseconds ago.
     """
 
     delivery: NewDelivery
@@ -184,7 +183,7 @@ class ProgressNotice(NamedTuple):
 
 
 class OutputChunk(NamedTuple):
-    """A part of a stream that was read, from and up to an offset, and what it comes to."""
+    """A part of a stream, from `start` to `end`, with what was parsed from it."""
 
     stream: OutputStream
     start: int
@@ -195,9 +194,9 @@ class OutputChunk(NamedTuple):
 
 
 class Relaunch(NamedTuple):
-    """A try that was in vain: how the attempt is kept from now on, and why.
+    """A failed launch: the attempt as it is kept from now on, and why.
 
-    `lost` is the session in which it was, if no run can go on in that any more.
+    `lost` is the session of the launch if no run can continue it.
     """
 
     kept: KeptAttempt
@@ -205,17 +204,17 @@ class Relaunch(NamedTuple):
     lost: AgentSessionRef | None = None
 
 
-LONGEST_RESULT = 256 * 1024
-"""How many bytes a result may have."""
+MAX_RESULT_BYTES = 256 * 1024
+"""Bytes of a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The work was done; `result` is JSON text or None.
+    """The work is done; `result` is JSON text or None.
 
-    A `silent` one is not delivered to anybody. `next_check` is how long from now it wants to look
-    again, in its own words. Where people were told some of the result while it worked, `rest` is
-    what is left to tell them, JSON text; empty if nothing is.
+    A `silent` success is delivered to nobody. `next_check` is how long to wait before the next run,
+    as the program wrote it. If parts of the result were sent while it ran, `rest` is the part still
+    to send, as JSON text; empty if there is none.
     """
 
     result: str | None = None
@@ -226,10 +225,10 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The work ended without being done.
+    """The work failed.
 
-    What is sent to people is the first line of the message, or else a `sentence` in its place:
-    where that line is the program's own.
+    People are sent the first line of `message`, or `sentence` instead if that line was written by
+    the program.
     """
 
     code: str
@@ -240,10 +239,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingForAnswer:
-    """The run waits for a person.
+    """The run waits for the answer of a person.
 
-    `default` is the answer if nobody gives one in time. With an `action`, as it is shown to people,
-    the question is whether to approve exactly that.
+    `default` is the answer if nobody answers in time. With `action`, the question asks for approval
+    of exactly this text.
     """
 
     question: str
@@ -256,14 +255,14 @@ class WaitingForAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Somebody stopped the run."""
+    """A person or a program cancelled the run."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """The run's deadline or its question ran out."""
+    """The deadline of the run or of its question has passed."""
 
     reason: str
     code: str = "expired"
@@ -271,9 +270,9 @@ class Expired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The attempt vanished; nobody knows how far it got.
+    """The attempt vanished; how far it got is unknown.
 
-    `wrote` says whether it has written to somewhere outside; None if nobody has looked, or could.
+    `wrote` says whether it has written to the outside; None if that is unknown.
     """
 
     reason: str
@@ -282,9 +281,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The run is given back before its work was done: the worker shuts down, or a budget is spent.
+    """The run goes back to the queue unfinished: the worker shuts down or a budget is used up.
 
-    Then `reason` says which, and it may begin again at `until`, in microseconds.
+    If a budget is used up, `reason` names it, and the run may start again at `until`
+    (microseconds).
     """
 
     until: int | None = None
@@ -296,7 +296,7 @@ Outcome: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled | Expired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A message a run wants sent once it has settled; `client_id` makes it the same on a retry."""
+    """A message to send once the run has settled; `client_id` deduplicates it over retries."""
 
     client_id: str
     channel: str
@@ -307,11 +307,11 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
-    """An outcome, and what the attempt wants done in the same transaction.
+    """The outcome of an attempt, and what is to be written in the same transaction.
 
-    `exit` is how its processes ended, as JSON, where it had any. `away` is for how many
-    microseconds they had been gone before anybody was there to hear of it. One that is `unbegun`
-    had no program that could have read what it was given.
+    `exit` is the exit record as JSON, if there were processes. `away` is for how many
+    microseconds they had been gone before this was noticed. `unbegun`: the program was not started,
+    so nothing has read its input.
     """
 
     outcome: Outcome
@@ -323,25 +323,25 @@ class AttemptReport:
 
 
 DONE = AttemptReport(outcome=Succeeded())
-"""What an attempt that has nothing to say reports."""
+"""The report of an attempt without a result."""
 
 
 class Assignment(NamedTuple):
-    """A lease with its task, the answers people have given, and the database it is of."""
+    """A lease with its task, the answers given so far, and the database it belongs to."""
 
     lease: Lease
     task: Task
     answers: tuple[str, ...] = ()
     incarnation: str = ""
     kept: KeptAttempt | None = None
-    """What an earlier process has left of this attempt, to be carried on."""
+    """The attempt that an earlier process started, to be adopted."""
 
     @property
     def trace_id(self) -> str:
-        """What the run is called in every log."""
+        """Name of the run in every log."""
         return trace_id(self.incarnation, self.lease.run_id)
 
     @property
     def timeout(self) -> timedelta | None:
-        """How long the attempt may take."""
+        """Time limit of the attempt."""
         return self.task.policy.timeout

@@ -1,4 +1,4 @@
-"""Entries of the audit log; an attempt as a caller."""
+"""Entries of the audit log, and an attempt as a caller."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rota.model.ids import Epoch, RunId, TaskId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAuditEntry:
-    """A change somebody asks for; `key` and `digest` let the same request come twice.
+    """A requested change; `key` and `digest` make a repeated request safe.
 
-    A rehearsal goes as far as the change itself, and takes it back. `attempt` is the run and epoch
-    of the attempt that asks, if one does: nothing is changed for one that is over.
+    A rehearsal does everything the change does and rolls it back. `attempt` is the run and epoch
+    of the attempt that asks, if one does: if it no longer holds its run, nothing changes.
     """
 
     caller: str
@@ -28,7 +28,7 @@ class NewAuditEntry:
 
 
 class KeptAnswer(NamedTuple):
-    """What a request is answered, kept with its change; without a status it may be completed."""
+    """The recorded answer to a request; without a status it may still be completed."""
 
     status: int | None
     text: str
@@ -36,7 +36,7 @@ class KeptAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A change that was made, who asked for it, and what they were answered if that was kept."""
+    """A recorded change: who asked for it, and the answer, if that was recorded."""
 
     id: int
     at: datetime
@@ -52,7 +52,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptIdentity:
-    """A run that is going on, by the epoch that holds it: in whose name its program asks."""
+    """A running attempt as the caller on whose behalf its program makes requests."""
 
     run_id: RunId
     epoch: Epoch
@@ -63,5 +63,5 @@ class AttemptIdentity:
 
     @property
     def name(self) -> str:
-        """What the attempt is called wherever callers are told apart."""
+        """Name of the attempt as a caller."""
         return f"attempt:{self.run_id}.{self.epoch}"

@@ -1,4 +1,4 @@
-"""Backups of a store, and what a restore has done."""
+"""Backups of a store, and the results of restores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """A file that holds a store as it stood at one instant."""
+    """A backup file: the content of a store at one instant."""
 
     path: str
     store: str
@@ -22,10 +22,10 @@ class Backup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredSpan:
-    """What was decided about the time between a backup and its restore.
+    """What a restore did about the time since its backup.
 
-    `slots` were passed over, `messages` may have been sent meanwhile, `running` runs are given back
-    as lost by the next worker that starts.
+    `slots` were skipped, `messages` may have been sent meanwhile, `running` runs will be settled as
+    lost by the next worker that starts.
     """
 
     slots: int = 0
@@ -35,7 +35,7 @@ class RestoredSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """A store that was put in place from a backup; `aside` is where the one before it was moved."""
+    """A store restored from a backup; `aside` is where the previous one was moved."""
 
     backup: Backup
     incarnation: str

@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 from rota.model.tasks import TaskKind
 
 MICROS = 1_000_000
-"""Money is counted in millionths of a US dollar."""
+"""Costs are counted in millionths of a US dollar."""
 
 
 class BudgetScope(StrEnum):
-    """What a budget is for: each run of a task, or a task or a space in a day."""
+    """What a budget limits: each run of a task, or one day of a task or of a space."""
 
     RUN = "run"
     TASK = "task"
@@ -24,7 +24,7 @@ class BudgetScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """How much of everything: `tokens` in and out, `cost` in micros, times, and whole seconds."""
+    """Amounts in each unit: `tokens` in and out, `cost` in micros, counts, and whole seconds."""
 
     tokens: int = 0
     cost: int = 0
@@ -33,7 +33,7 @@ class Amounts:
     seconds: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
-        """Return both together."""
+        """Return the sum."""
         return Amounts(**{unit: mine + getattr(other, unit) for unit, mine in self})
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
@@ -41,7 +41,7 @@ class Amounts:
         return ((field.name, getattr(self, field.name)) for field in fields(self))
 
     def __bool__(self) -> bool:
-        """Whether it is anything at all."""
+        """Whether any amount is not zero."""
         return any(amount for _, amount in self)
 
 
@@ -49,12 +49,12 @@ UNITS = tuple(field.name for field in fields(Amounts))
 USABLE: Mapping[TaskKind, tuple[str, ...]] = MappingProxyType(
     {TaskKind.AGENT: UNITS, TaskKind.SCRIPT: ("seconds",), TaskKind.PYTHON: ()}
 )
-"""Which units the runs of a kind can use; no other cap holds for them."""
+"""Units that runs of a kind can use; caps on other units do not apply to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetCaps:
-    """The most of everything; None is no cap."""
+    """Upper bounds in each unit; None is no cap."""
 
     tokens: int | None = None
     cost: int | None = None
@@ -63,7 +63,7 @@ class BudgetCaps:
     seconds: int | None = None
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """Yield each unit that has a cap, with it."""
+        """Yield each capped unit with its cap."""
         told = ((field.name, getattr(self, field.name)) for field in fields(self))
         return ((unit, cap) for unit, cap in told if cap is not None)
 
@@ -72,7 +72,7 @@ class BudgetCaps:
         return any(True for _ in self)
 
     def only(self, units: Collection[str]) -> BudgetCaps:
-        """Return the caps of some units alone."""
+        """Return the caps of these units only."""
         return BudgetCaps(**{unit: cap for unit, cap in self if unit in units})
 
 
@@ -81,7 +81,7 @@ NO_CAPS = BudgetCaps()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetHolder:
-    """The attempt that something is set aside for, the day it counts for, and what it can use."""
+    """The attempt that reserves budget, the day it counts for, and the units it can use."""
 
     run_id: int
     epoch: int
@@ -93,7 +93,7 @@ class BudgetHolder:
 
 
 class BudgetRefusal(NamedTuple):
-    """A daily budget with too little left; `reserved` is what other attempts may give back."""
+    """The daily budget with too little left; others may return what is `reserved`."""
 
     scope: BudgetScope
     unit: str
@@ -103,16 +103,16 @@ class BudgetRefusal(NamedTuple):
 
 
 class BudgetUsage(NamedTuple):
-    """What a day has used, and what is set aside beside that for what goes on."""
+    """Used and reserved amounts of a day."""
 
     used: Amounts = Amounts()
     reserved: Amounts = Amounts()
 
 
 class DailyUsage(NamedTuple):
-    """What one attempt has used; `stop_reason` names the budget that ended it, if one did.
+    """Usage of one attempt; `stop_reason` names the budget that stopped it, if one did.
 
-    `priced` says that the agent told what it costs.
+    `priced` means that the agent reported its cost.
     """
 
     run_id: int
@@ -126,7 +126,7 @@ MILLION = 1_000_000
 
 
 class Price(NamedTuple):
-    """US dollars for a million tokens; cached ones cost as much as others if nothing is said."""
+    """US dollars per million tokens; `cached` None means the price of `input`."""
 
     input: float
     output: float

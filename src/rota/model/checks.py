@@ -1,4 +1,4 @@
-"""Checks: what must be true for a run to count as done."""
+"""Checks: conditions a run must meet to count as done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class CheckKind(StrEnum):
-    """What a check looks at; the word is the field that names it."""
+    """What a check examines; the value is the name of its field in a spec."""
 
     FILE_NEWER = "file_newer"
     COMMAND = "command"
@@ -20,7 +20,7 @@ class CheckKind(StrEnum):
 
 
 class CheckState(StrEnum):
-    """What is known of a run that ended: whether its checks hold, or that it has none."""
+    """Whether the checks of an ended run passed; `unverified` if it has none."""
 
     VERIFIED = "verified"
     UNVERIFIED = "unverified"
@@ -28,7 +28,7 @@ class CheckState(StrEnum):
 
 
 class SuppressionReason(StrEnum):
-    """Why a success was told to nobody: its gate woke nobody, or its result said so."""
+    """Why a success was sent to nobody: its gate found nothing to do, or its result was silent."""
 
     BY_GATE = "by_gate"
     BY_RESULT = "by_result"
@@ -36,10 +36,10 @@ class SuppressionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that must be true.
+    """One condition.
 
-    `wanted` is what its kind asks for: a path, words, an address, a schema, a number, a name or a
-    text. `contains` goes with an address, `regex` with `not_like`.
+    `wanted` is the argument of its kind: a path, an argv, a URL, a schema, a number, a name or a
+    text. `contains` is for URLs, `regex` for `not_like`.
     """
 
     kind: CheckKind
@@ -50,7 +50,7 @@ class Check:
 
 
 class CheckResult(NamedTuple):
-    """What a check found, in words that a person can hold against the world."""
+    """Whether a check passed, with evidence that a person can verify."""
 
     check: str
     passed: bool

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 class Leap(NamedTuple):
-    """A span of the store's time, in microseconds, over which its clock has leapt."""
+    """A span of store time, in microseconds, that the clock jumped over."""
 
     start: int
     end: int
 
 
 class Leaps(NamedTuple):
-    """What a store knows of its clock.
+    """Jumps of a store's clock.
 
-    `forward` is the last leap forward that was not taken back. `returned` is the span whose slots
-    were planned too early, as it was noted when the clock went back. `planned` is up to when any
+    `forward` is the last jump forward that was not reversed. `returned` is the span whose slots
+    were planned too early, recorded when the clock went back. `planned` is the time up to which any
     schedule is planned.
     """
 

@@ -1,4 +1,4 @@
-"""Events with their meanings, and positions in their order."""
+"""Events with their meanings, and positions in the order of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.model.ids import EventId, RunId, TaskId
 
 
 class EventName(StrEnum):
-    """What can have happened; the value is what logs, the API and docs call it."""
+    """Name of an event, as logs, the API and the documentation use it."""
 
     SETTLED = "run.settled"
     RETRIED = "run.retried"
@@ -100,7 +100,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One recorded fact."""
+    """A recorded event."""
 
     id: EventId
     at: datetime
@@ -115,9 +115,9 @@ _TEXT = re.compile(r"([0-9a-f]{1,64})-([0-9a-f]{1,16})-([0-9a-f]{1,16})")
 
 
 class EventPosition(NamedTuple):
-    """A place in the order in which events can be read; it never gets an earlier neighbour.
+    """A position in the order of events; no event is ever inserted before a position once read.
 
-    Where commits happen one at a time the id says it all, and `transaction` is 0.
+    Stores with one writer order by id alone; there `transaction` is 0.
     """
 
     transaction: int
@@ -128,12 +128,12 @@ START = EventPosition(0, 0)
 
 
 def cursor_at(incarnation: str, position: EventPosition) -> str:
-    """Return the text that stands for a position in a database."""
+    """Return a position in a database as text."""
     return f"{incarnation}-{position.transaction:x}-{position.event:x}"
 
 
 def position_of(cursor: str, incarnation: str) -> EventPosition | None:
-    """Return the position that a text stands for, or None if another database has made it."""
+    """Return the position that a cursor stands for; None if it belongs to another database."""
     found = _TEXT.fullmatch(cursor)
     if found is None or found[1] != incarnation:
         return None
@@ -142,11 +142,11 @@ def position_of(cursor: str, incarnation: str) -> EventPosition | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
-    """Events in order, each with its position, and where to go on.
+    """Events in order, each with its position, and where to continue.
 
-    `gap` says that what follows the cursor is not known any more: it is of another incarnation, or
-    retention has taken events after it. `more` says that the page was full, and `hidden` that there
-    are newer events which a transaction that still runs keeps back.
+    `gap`: events after the cursor may be missing, because it is of another incarnation or retention
+    removed some. `more`: the page was full. `hidden`: newer events exist, but a transaction that
+    is still open keeps their order undecided.
     """
 
     events: tuple[tuple[EventPosition, Event], ...]
@@ -158,10 +158,10 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTally:
-    """How many events there were after a position, and where to go on.
+    """Counts of events after a position, and where to continue.
 
-    `events` counts by name and, for runs that ended, state. `late` counts runs of slots that ended
-    at their first attempt by how late they began: a bucket, how many, and microseconds in all.
+    `events` counts by name and, for ended runs, by state. `late` counts runs of slots that ended at
+    their first attempt, by how late they started: bucket, count, and total microseconds.
     """
 
     events: tuple[tuple[str, str, int], ...]

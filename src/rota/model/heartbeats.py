@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from rota.model.ids import Epoch, RunId
 
-LONGEST_LINE = 300
-LONGEST_PANE = 16_000
+MAX_LINE = 300
+MAX_PANE = 16_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSample:
-    """What can be seen of an attempt just now.
+    """A sample of a running attempt.
 
-    `alive` is by process number and start time together, or, of a function in this process, by its
-    task. What is not known, or costs too much to find out, is None. `heartbeat` is when the keeper
-    last said something itself, in boot time; two equal ones mean that it said nothing between them.
+    `alive` is decided by process id and start time together, or for a function in this process by
+    its task. A value is None if it is unknown or too expensive to find out. `heartbeat` is when the
+    keeper last reported, in boot time; if it does not change, the keeper reported nothing.
     """
 
     run_id: RunId
@@ -37,7 +37,7 @@ class AttemptSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The newest sample; `missed_reason` says why two heartbeats were missed, if they were."""
+    """The newest recorded sample; `missed_reason` is why two heartbeats were missed, if so."""
 
     sample: AttemptSample
     at: datetime
@@ -45,9 +45,9 @@ class Heartbeat:
 
 
 class MissedHeartbeat(NamedTuple):
-    """A running attempt of which nobody has told for two heartbeats, the last time at `at`.
+    """A running attempt that missed two heartbeats; the last one was at `at`.
 
-    `trusted` says that its worker still renews its lease, `kept` that a keeper may carry it on.
+    `trusted`: its worker still renews its lease. `kept`: it has a keeper, so it can be adopted.
     """
 
     run_id: RunId
@@ -61,7 +61,7 @@ KEEP_READINGS = timedelta(days=7)
 
 
 class MachineLoad(NamedTuple):
-    """How busy a machine is, as a whole; what it does not tell is None."""
+    """Load of a machine as a whole; None where the system does not report it."""
 
     cpu_percent: float | None = None
     memory_bytes: int | None = None
@@ -70,7 +70,7 @@ class MachineLoad(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSample:
-    """What ran in a home at a moment, and how its machine was doing."""
+    """What ran in a home at one moment, with the load of its machine."""
 
     home: str
     host: str
@@ -84,11 +84,11 @@ class MachineSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptHeartbeat:
-    """A running attempt, and what was last heard of it."""
+    """A running attempt with its newest heartbeat."""
 
     task: str
     space: str
     executor: str
-    """Where its program runs; empty for a function of this process."""
+    """Executor of its program; empty for a function in this process."""
     started_at: datetime
     heartbeat: Heartbeat

@@ -1,4 +1,4 @@
-"""Ids, told apart by the type checker."""
+"""Ids, distinguished by the type checker."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ TRACE_DIGITS = 8
 
 
 def trace_id(incarnation: str, run_id: int) -> str:
-    """Return what a run is called in every log: the same over all attempts, unlike any other's."""
+    """Return the name of a run in logs: the same for all its attempts, unique over databases."""
     return f"{incarnation[:TRACE_DIGITS]}-{run_id}"

@@ -1,4 +1,4 @@
-"""Instants: aware datetimes for people, whole microseconds for stores."""
+"""Instants: aware datetimes in the API, whole microseconds in stores."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ALWAYS = 2**62
-"""A span in microseconds, longer than anything lasts."""
+"""A span in microseconds that is longer than any real one."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(instant: datetime) -> int:
-    """Return an aware instant as microseconds since 1970, exactly."""
+    """Return an aware datetime as microseconds since 1970."""
     if instant.tzinfo is None:
         message = f"an instant needs a time zone, got {instant.isoformat()}"
         raise ValueError(message)
@@ -29,10 +29,10 @@ def from_micros(micros: int) -> datetime:
 
 
 def maybe_micros(instant: datetime | None) -> int | None:
-    """Return to_micros of an instant, or None."""
+    """Return an instant in microseconds; None stays None."""
     return None if instant is None else to_micros(instant)
 
 
 def maybe_instant(micros: int | None) -> datetime | None:
-    """Return from_micros of a number, or None."""
+    """Return microseconds as an instant; None stays None."""
     return None if micros is None else from_micros(micros)

@@ -1,4 +1,4 @@
-"""Values to JSON and back, and which JSON values are accepted."""
+"""Frozen values to JSON and back, and the limits on JSON from outside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_json(value: object) -> object:
 
 
 def from_json(kind: type[Value], record: object) -> Value:
-    """Return the frozen value a record describes; unknown keys are ignored."""
+    """Return the value that a record describes; unknown keys are ignored."""
     return typing.cast("Value", _decode(kind, record))
 
 
@@ -68,26 +68,27 @@ def _hints(kind: type) -> dict[str, object]:
     return typing.get_type_hints(kind)
 
 
-DEEPEST = 100
-"""How deep lists and objects may lie in each other."""
+MAX_DEPTH = 100
+"""Levels of nested lists and objects."""
 
 
 def encode(value: object, *, ensure_ascii: bool = True) -> str:
-    """Return a value as JSON text; raise ValueError or TypeError if it is none.
+    """Return a value as JSON text.
 
-    Numbers without an end are none, nor is what is nested too deep to be read again.
+    Raises ValueError or TypeError for what is not JSON, NaN and infinity included, and for values
+    nested too deep to be parsed again.
     """
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    if text.count("[") + text.count("{") > DEEPEST and is_deeper(value, DEEPEST):
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
         raise ValueError(_TOO_DEEP)
     return text
 
 
 def is_deeper(value: object, most: int) -> bool:
-    """Whether lists and objects lie deeper in each other than that."""
+    """Whether lists and objects are nested deeper than `limit` levels."""
     level = [value]
     for _ in range(most):
         inner: list[object] = []
@@ -102,4 +103,4 @@ def is_deeper(value: object, most: int) -> bool:
     return True
 
 
-_TOO_DEEP = f"it is nested more than {DEEPEST} deep"
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"

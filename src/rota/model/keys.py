@@ -11,18 +11,18 @@ from rota.model.spaces import SpaceRole
 
 
 class KeyScope(StrEnum):
-    """What a key opens, within its space."""
+    """What a key may do within its space."""
 
     READ = "read"
-    """Look at everything."""
+    """Read everything."""
     RUN = "run"
     """Queue, cancel, retry and answer runs."""
     DEFINE = "define"
-    """Create, change and delete tasks, schedules and what tasks remember."""
+    """Create, change and delete tasks, schedules and the state of tasks."""
     ADMIN = "admin"
     """Spaces, keys, limits, and the daemon itself."""
     SQL = "sql"
-    """Ask the database in SQL, read-only."""
+    """Query the database with SQL, read-only."""
 
 
 EVERY_SCOPE = frozenset(KeyScope)
@@ -30,7 +30,7 @@ EVERY_SCOPE = frozenset(KeyScope)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key as it stands in the store; the secret itself is nowhere."""
+    """An API key as stored, without its secret."""
 
     id: int
     space_id: SpaceId
@@ -48,7 +48,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A key to be kept; everything is validated already."""
+    """An API key to be stored; already validated."""
 
     space_id: SpaceId
     name: str

@@ -10,7 +10,7 @@ from rota.model.ids import DeliveryId, RunId, SpaceId
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery is in its life."""
+    """State of a delivery."""
 
     PENDING = "pending"
     SENDING = "sending"
@@ -21,11 +21,11 @@ class DeliveryState(StrEnum):
 
 
 AT_REST = frozenset({DeliveryState.SENT, DeliveryState.WITHDRAWN})
-"""Where nobody needs to look at a delivery any more."""
+"""States of deliveries that need no attention."""
 
 
 class DeliveryKind(StrEnum):
-    """What a delivery is: what a run wrote, what came of it, or what people are told of it."""
+    """What a delivery carries: a message of a run, its result, or a notification about it."""
 
     MESSAGE = "message"
     RESULT = "result"
@@ -34,9 +34,9 @@ class DeliveryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailFields:
-    """What a mail has beside its body.
+    """Fields of a mail besides its body.
 
-    `in_reply_to` and `references` are the ids of what it answers, the oldest first.
+    `in_reply_to` and `references` are the ids of the mails it answers, oldest first.
     """
 
     subject: str = ""
@@ -47,7 +47,7 @@ class MailFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file that goes with a message: an artifact of its run, as it was when it was enclosed."""
+    """A file sent with a message: an artifact of the run as it was when it was attached."""
 
     name: str
     size: int
@@ -76,7 +76,7 @@ class Delivery:
 
 
 class NotificationLevel(StrEnum):
-    """How much something matters, from the priority of a run or task."""
+    """Urgency of a notification, derived from the priority of its run or task."""
 
     NORMAL = "normal"
     HIGH = "high"
@@ -85,9 +85,9 @@ class NotificationLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationTarget:
-    """Where a space wants its notices: of runs and tasks whose priority is at least `min_priority`.
+    """A target for notifications about runs and tasks whose priority is at least `min_priority`.
 
-    Results of tasks that were created without a place of their own go to the `is_default` one.
+    The `usual` target is also the default for results of tasks without a target of their own.
     """
 
     space_id: SpaceId
@@ -100,15 +100,15 @@ class NotificationTarget:
 
     @property
     def to(self) -> str:
-        """Where it leads, as people write it."""
+        """The target as people write it."""
         return f"{self.channel}:{self.target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What is to be told of a run that moves on, and where beside the preferences of its space.
+    """A notification about a run, with a target besides those of its space.
 
-    One that is `asking` is worth something only while its run waits.
+    If `asking`, it is withdrawn once its run no longer waits.
     """
 
     text: str

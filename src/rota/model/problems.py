@@ -1,4 +1,4 @@
-"""What a part of Rota cannot do at the moment."""
+"""Problems: what a part of Rota currently cannot do."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LATE = "planner_late"
 
 
 class Problem(NamedTuple):
-    """Something that cannot be done; the code is stable, everybody may know the sentence.
+    """Something that currently fails: a stable code and a sentence that everyone may read.
 
-    The detail names files, hosts and faults: it is for people of the main space.
+    The detail names files, hosts and errors; only the main space may read it.
     """
 
     code: str

@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to run: always a list of words, never a line for a shell.
+    """A program to run, as an argv; never a shell command line.
 
     `env` is the whole environment; nothing is inherited.
     """
@@ -25,7 +25,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """How much of everything an attempt may use; None is no bound of Rota's own."""
+    """Resource limits of an attempt; None means no limit set by Rota."""
 
     hard_seconds: float | None = None
     idle_seconds: float | None = None
@@ -39,7 +39,7 @@ class ResourceLimits:
 
 
 class NetworkAccess(StrEnum):
-    """What a program behind walls may reach: `egress` is one socket of the host's, and no more."""
+    """What an isolated program may reach; `egress` is one socket of the host and nothing else."""
 
     NONE = "none"
     EGRESS = "egress"
@@ -47,7 +47,7 @@ class NetworkAccess(StrEnum):
 
 
 class LimitEnforcement(StrEnum):
-    """For whom a bound holds: all processes of a run together, each by itself, or nobody."""
+    """How a limit applies: to all processes of a run together, to each of them, or not at all."""
 
     TOGETHER = "together"
     EACH = "each"
@@ -56,7 +56,7 @@ class LimitEnforcement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFolder:
-    """A folder of the host that a program sees beside its own, at the same path."""
+    """A folder of the host that is visible to a program at the same path."""
 
     path: str
     write: bool = False
@@ -67,9 +67,9 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a program runs; `isolated` says that walls stand around it, or it does not run.
+    """Where a program runs; if `isolated`, it runs only where isolation is available.
 
-    With `own_network` 127.0.0.1 is not the host's even where the network is open.
+    With `own_network` it has its own loopback even if its network is open.
     """
 
     executor: str

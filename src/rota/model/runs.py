@@ -1,6 +1,6 @@
 """Runs: states and transitions, leases, ended attempts, questions.
 
-claim                  succeed, fail, cancel
+              claim                  succeed, fail, cancel
     QUEUED ------------------> RUNNING ----------------------> SUCCEEDED, FAILED, CANCELLED
     ^  |  ^                     |   |
     |  |  +--- retry, lose -----+   | ask
@@ -11,17 +11,17 @@ claim                  succeed, fail, cancel
        |
        +----> CANCELLED (cancel), EXPIRED (expire), FAILED (fail)
 
-A retry or a delay is QUEUED with a later `available_at`. Where a queued run stands in the queue is
-its queue state: READY (it may be claimed), DELAYED (not yet available) or HELD (behind its lane).
+A retry or a delay is QUEUED with a later `available_at`. The place of a queued run in its queue is
+READY (it can be claimed), DELAYED (not yet available) or HELD (behind another run of its lane).
 
-Invariants, held by every store and checked by its contract suite:
+Invariants, kept by every store and tested by the contract suite:
 
 1. A run has a holder exactly while it is RUNNING.
 2. Only the newest epoch moves a run out of RUNNING; every other writer changes nothing.
 3. A finished run never changes again, except to be pruned.
-4. A run has a place exactly while it is QUEUED.
+4. A run has a place if and only if it is QUEUED.
 5. At most one run of a lane is RUNNING, and at most one is READY.
-6. Every end of a run appends one event in the same transaction.
+6. The end of a run appends one event in the same transaction.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from rota.model.ids import Epoch, QuestionId, RunId, ScheduleId, SpaceId, TaskId
 from rota.model.instants import maybe_instant
 from rota.model.tasks import Pool
 
-LONGEST_PAYLOAD = 256 * 1024
-"""How many bytes a payload may have."""
+MAX_PAYLOAD_BYTES = 256 * 1024
+"""Bytes of a payload."""
 
 
 class RunSource(StrEnum):
-    """What made a run."""
+    """What created a run."""
 
     SLOT = "slot"
     CATCH_UP = "catch_up"
@@ -55,7 +55,7 @@ class RunSource(StrEnum):
 
 
 class AttemptCause(StrEnum):
-    """Why an attempt was made; only `retry` counts against the retry policy."""
+    """Why an attempt was started; only `retry` counts against the retry policy."""
 
     FIRST = "first"
     RETRY = "retry"
@@ -65,9 +65,9 @@ class AttemptCause(StrEnum):
 
 
 class NewRun(NamedTuple):
-    """A run to be queued, but for its payload and key; the store gives it its id and place.
+    """A run to be queued, without payload and key; the store assigns its id and place.
 
-    A tuple, because a planner makes thousands at one instant.
+    A tuple for speed: a planner may create thousands at one instant.
     """
 
     space_id: SpaceId
@@ -97,15 +97,15 @@ class RunBatch(NamedTuple):
     keys: Sequence[str | None] = ()
 
     def key(self, index: int) -> str | None:
-        """Return the key of one of its runs."""
+        """Return the key of the run at an index."""
         return self.keys[index] if self.keys else None
 
 
 class Enqueued(NamedTuple):
-    """What became of one run that was to be queued.
+    """The result of queueing one run.
 
-    `created` is false when a run with the same key and payload stood there already; `conflict`
-    is true when its payload differs, and then nothing was changed.
+    `created` is false if a run with the same key and payload already existed. `conflict` is true if
+    one with the same key and another payload existed; then nothing was changed.
     """
 
     run_id: RunId
@@ -114,9 +114,9 @@ class Enqueued(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The right to work on a run, given by a claim; `epoch` fences everything it records.
+    """The right to execute a run, given by a claim; `epoch` fences everything it records.
 
-    A tuple, because a busy worker makes tens of thousands of them a second.
+    A tuple for speed: a busy worker makes tens of thousands a second.
     """
 
     run_id: RunId
@@ -139,13 +139,13 @@ class Lease(NamedTuple):
 
     @property
     def slot_at(self) -> datetime | None:
-        """The planned instant of the run's slot, if it has one."""
+        """Planned instant of the run's slot, if it has one."""
         return maybe_instant(self.slot_micros)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as it stands in the store."""
+    """A run as stored."""
 
     id: RunId
     space: str
@@ -182,11 +182,11 @@ class Run:
     check_state: CheckState | None = None
     suppressed: SuppressionReason | None = None
     ended_at: datetime | None = None
-    """When the work of its newest attempt ended, which may be long before anybody heard of it."""
+    """When its newest attempt ended, possibly long before that was noticed."""
 
     @property
     def took(self) -> timedelta | None:
-        """How long its newest attempt has worked, once that is over."""
+        """Duration of the newest attempt, once it has ended."""
         ended = self.ended_at or self.finished_at
         if self.started_at is None or ended is None:
             return None
@@ -195,9 +195,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedAttempt:
-    """One try at a run, ended; `exit` tells how its processes ended, where it had any.
+    """An attempt that has ended; `exit` is its exit record, if it had processes.
 
-    `check_results` is what its task's checks found.
+    `check_results` holds the results of its task's checks.
     """
 
     run_id: RunId
@@ -214,7 +214,7 @@ class EndedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """What a decision about a run that has not finished needs to know."""
+    """What is needed to decide about an unfinished run."""
 
     run_id: RunId
     task_id: TaskId
@@ -227,16 +227,16 @@ class OpenRun:
     depth: int
     cancel_requested: bool = False
     worker_id: str | None = None
-    """Who held it when it was found lost."""
+    """The worker that held it when it was found lost."""
     restored: bool = False
-    """It was running when the backup was taken that a restore has put here."""
+    """Whether it was running in the backup from which the store was restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question a run waits on; answered once.
+    """A question that a run waits for; it is answered once.
 
-    `kind` is `ask` or `approval` (by the run) or `lost` (by Rota).
+    `kind` is `ask` or `approval` (asked by the run) or `lost` (asked by Rota).
     """
 
     id: QuestionId
@@ -252,16 +252,16 @@ class Question:
     answer: str | None
     answered_by: str | None
     default: str | None = None
-    """What counts as the answer when nobody gave one in time."""
+    """The answer if nobody answers in time."""
     action: str | None = None
     digest: str | None = None
-    """What an approval shows, and the SHA-256 of exactly that."""
+    """The action shown for approval, and the SHA-256 of exactly that text."""
     outcome: str | None = None
-    """What came of an action that was approved and that Rota did itself, as JSON."""
+    """Result of an approved action that Rota carried out itself, as JSON."""
 
 
 class RunState(StrEnum):
-    """Where a run is in its life."""
+    """State of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -273,7 +273,7 @@ class RunState(StrEnum):
 
 
 class QueueState(StrEnum):
-    """Where a queued run stands in the queue."""
+    """Place of a queued run in its queue."""
 
     READY = "ready"
     DELAYED = "delayed"
@@ -281,7 +281,7 @@ class QueueState(StrEnum):
 
 
 class RunTransition(StrEnum):
-    """What can happen to a run."""
+    """A transition between states."""
 
     CLAIM = "claim"
     ASK = "ask"
@@ -318,7 +318,7 @@ MOVES = MappingProxyType(
 
 
 def after(state: RunState, move: RunTransition) -> RunState:
-    """Return the state a move leads to, or raise IllegalMove."""
+    """Return the state after a transition; raise IllegalMove if it is not allowed."""
     try:
         return MOVES[state, move]
     except KeyError:

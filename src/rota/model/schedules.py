@@ -17,7 +17,7 @@ from rota.model.tasks import Policy
 
 
 class RuleKind(StrEnum):
-    """The five ways to say when."""
+    """Kind of a schedule's rule."""
 
     ONCE = "once"
     CRON = "cron"
@@ -27,14 +27,14 @@ class RuleKind(StrEnum):
 
 
 class Gap(StrEnum):
-    """What becomes of a wall-clock slot that the spring change leaves out."""
+    """What happens to a slot at a local time that the spring change skips."""
 
     SHIFT = "shift"
     SKIP = "skip"
 
 
 class Fold(StrEnum):
-    """Which pass of a repeated wall-clock hour a slot runs in."""
+    """In which of two repeated local hours a slot runs."""
 
     FIRST = "first"
     SECOND = "second"
@@ -42,7 +42,7 @@ class Fold(StrEnum):
 
 
 class QuietMode(StrEnum):
-    """What becomes of a slot inside a quiet window."""
+    """What happens to a slot inside a quiet window."""
 
     POSTPONE = "postpone"
     SKIP = "skip"
@@ -50,12 +50,12 @@ class QuietMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule in canonical form; two equal rules yield the same slots.
+    """A rule in canonical form; equal rules yield the same slots.
 
     `expression` is the canonical text of its kind: a local or absolute ISO time (once), a cron
     line, an ISO 8601 duration (interval), RFC 5545 lines (rrule), or times and weekdays such as
-    `07:00,17:30 mon-fri` (calendar). `anchor` is the instant intervals count from and rules
-    without a DTSTART begin at.
+    `07:00,17:30 mon-fri` (calendar). `anchor` is the instant from which intervals are counted and
+    at which rules without a DTSTART start.
     """
 
     kind: RuleKind
@@ -76,8 +76,9 @@ class Rule:
 class Slot:
     """One planned instant of a schedule.
 
-    `key` names it for ever (nominal local time, zone and fold, or generation and index); `at` is
-    its planned instant in UTC; `due` is when its run may start, after stagger and quiet windows.
+    `key` identifies it permanently (nominal local time, zone and fold, or generation and index);
+    `at` is the planned instant in UTC; `due` is when its run may start, after stagger and quiet
+    windows.
     """
 
     key: str
@@ -86,11 +87,11 @@ class Slot:
 
 
 PAST_ASKED_FOR = 0
-"""The cursor of a schedule whose one past instant somebody asked for: it is due at once."""
+"""The cursor of a one-time schedule in the past that was explicitly requested: due at once."""
 
 
 class ScheduleState(StrEnum):
-    """Whether a schedule still yields slots."""
+    """Whether a schedule still plans slots."""
 
     ACTIVE = "active"
     ENDED = "ended"
@@ -112,9 +113,10 @@ class LedgerReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
-    """A schedule as it stands in the store; `rule` is the JSON record of its rule.
+    """A schedule as stored; `rule` is the JSON record of its rule.
 
-    `generation` changes with the slots the rule yields, `version` with everything a plan rests on.
+    `generation` changes when the slots of the rule change, `version` with everything that a plan
+    depends on.
     """
 
     id: ScheduleId
@@ -135,7 +137,7 @@ class StoredSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRun:
-    """An unfinished run in a task's lane, as far as the overlap policy cares."""
+    """An unfinished run in a task's lane, as the overlap policy sees it."""
 
     run_id: RunId
     epoch: Epoch
@@ -145,7 +147,7 @@ class ActiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueSchedule:
-    """A schedule whose next slot has come, with what is needed to decide about it."""
+    """A schedule whose next slot is due, with everything needed to plan it."""
 
     id: ScheduleId
     version: int
@@ -169,9 +171,9 @@ class DueSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleCursor:
-    """Where a schedule that waits for its next slot stands.
+    """Position of a schedule that waits for its next slot.
 
-    `slot_key` names the slot at its cursor, if there is one and the store still has it.
+    `slot_key` is the key of the slot at the cursor, if the store still has one.
     """
 
     id: ScheduleId
@@ -186,7 +188,7 @@ class ScheduleCursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """Consecutive slots of one schedule that did not run, for one reason."""
+    """Consecutive slots of one schedule that did not run for the same reason."""
 
     reason: LedgerReason
     first_key: str
@@ -198,10 +200,10 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePlan:
-    """What becomes of the slots of one schedule, applied whole or not at all.
+    """What happens to the due slots of one schedule; applied completely or not at all.
 
-    It applies only while the schedule still has the cursor and version it was made for, and while
-    the same pauses stand. A version changes with the schedule and with its task.
+    It is applied only if the schedule still has the cursor `was` and the version it was made for,
+    and the same pauses are in force. The version changes with the schedule and with its task.
     """
 
     schedule_id: ScheduleId
@@ -219,14 +221,14 @@ class SchedulePlan:
 
 
 Decide: TypeAlias = Callable[[DueSchedule, int], SchedulePlan]
-"""Says what becomes of the due slots of one schedule at an instant."""
+"""Plans the due slots of one schedule at an instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """How many schedules were planned, and when the next slot and the next delayed run are.
+    """How many schedules were planned, and when the next slot and the next delayed run are due.
 
-    It was `cut` if deciding took so long that some of what was due was left to the next one.
+    `cut` means that planning took so long that some due schedules were left for the next step.
     """
 
     schedules: int
@@ -237,7 +239,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """A ledger entry as it stands in the store."""
+    """A ledger entry as stored."""
 
     schedule_id: ScheduleId
     schedule: str
@@ -250,37 +252,37 @@ class LedgerRow:
     noted_at: datetime = field()
 
 
-MOST_PAUSES = 500
+MAX_PAUSES = 500
 
 
 class Pause(NamedTuple):
-    """A span in which everything was paused; without an end it goes on."""
+    """A span in which everything was paused; open if `until` is None."""
 
     since: int
     until: int | None
 
     def holds(self, instant: int) -> bool:
-        """Whether an instant lies in it."""
+        """Whether an instant is within the pause."""
         return self.since <= instant and (self.until is None or instant < self.until)
 
 
 Pauses = tuple[Pause, ...]
-"""Those that may still matter, oldest first; only the last one can be without an end."""
+"""Pauses that still matter, oldest first; only the last can be open."""
 
 
 def paused_since(pauses: Pauses) -> int | None:
-    """Return since when everything has been paused, if it is."""
+    """Return when the current pause began, if everything is paused."""
     return pauses[-1].since if pauses and pauses[-1].until is None else None
 
 
 def was_paused(pauses: Pauses, instant: int) -> bool:
-    """Return whether everything was paused at an instant."""
+    """Whether everything was paused at an instant."""
     return any(pause.holds(instant) for pause in pauses)
 
 
 @lru_cache(maxsize=16)
 def read_pauses(ended: str | None, going_on: str | None) -> Pauses:
-    """Return pauses as a store keeps them."""
+    """Parse pauses from the text that a store keeps."""
     pauses = [Pause(since, until) for since, until in json.loads(ended or "[]")]
     if going_on is not None:
         pauses.append(Pause(int(going_on), None))
@@ -288,11 +290,11 @@ def read_pauses(ended: str | None, going_on: str | None) -> Pauses:
 
 
 def write_pauses(pauses: Iterable[Pause]) -> str:
-    """Return ended pauses as a store keeps them.
+    """Return ended pauses as the text that a store keeps.
 
-    Beyond a bound the oldest become one: what lies between them was planned by nobody either.
+    If there are too many, the oldest are merged: nothing was planned between them either.
     """
     kept = list(pauses)
-    while len(kept) > MOST_PAUSES:
+    while len(kept) > MAX_PAUSES:
         kept[:2] = [Pause(kept[0].since, kept[1].until)]
     return json.dumps(kept)

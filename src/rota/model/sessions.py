@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from rota.model.ids import Epoch, RunId, SessionId
 
-LONGEST_SAID = 16 * 1024
-"""How much of what an agent was told is kept with its session, in characters."""
-LONGEST_TITLE = 80
+MAX_PROMPT_TEXT = 16 * 1024
+"""Characters of a prompt that are kept with its session."""
+MAX_TITLE = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSession:
-    """An agent's own conversation, as it stands in the store.
+    """A session of an agent, as stored.
 
-    It belongs to a thread, or to the one task that goes on in it. `name` is what the agent calls
-    it. One that is not archived is what the next run goes on in.
+    It belongs to a thread, or to the one task that continues it. `name` is the agent's id of it.
+    The next run continues the session that is not archived.
     """
 
     id: SessionId
@@ -38,7 +38,7 @@ class AgentSession:
 
 
 class Exchange(NamedTuple):
-    """What an attempt told its agent in a session, and what its run came to."""
+    """The prompt of one attempt in a session, and the result of its run."""
 
     session_id: SessionId
     run_id: RunId
@@ -52,7 +52,7 @@ class Exchange(NamedTuple):
 
 
 class SessionFilter(NamedTuple):
-    """Which sessions to list, newest first; None leaves it open."""
+    """Which sessions to list, newest first; None matches all."""
 
     space: str | None = None
     thread: str | None = None
@@ -63,6 +63,6 @@ class SessionFilter(NamedTuple):
 
 
 def title_of(said: str) -> str:
-    """Return the first words of a text, on one line."""
-    words = " ".join(said[: LONGEST_TITLE * 4].split())
-    return words if len(words) <= LONGEST_TITLE else words[: LONGEST_TITLE - 1] + "…"
+    """Return the start of a text, on one line."""
+    words = " ".join(said[: MAX_TITLE * 4].split())
+    return words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"

@@ -27,7 +27,7 @@ class NewDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewQuestion:
-    """A question to be put to a person; `kind` is as a Question's."""
+    """A question to be stored; `kind` is that of Question."""
 
     kind: str
     question: str
@@ -55,31 +55,31 @@ class SettlementExtras:
     deliveries: tuple[NewDelivery, ...] = ()
     successors: tuple[RunBatch, ...] = ()
     counts: int = 0
-    """+1 adds to the task's consecutive failures, -1 resets them, 0 leaves them."""
+    """Change of the task's consecutive failures: +1 adds one, -1 resets them, 0 keeps them."""
     disable_after: int = 0
     finishes: bool = False
-    """Whether the task was to run until it has succeeded, which it has."""
+    """Whether this success completes a task with `until_success`."""
     exit: str | None = None
-    """How the processes of the attempt ended, as JSON."""
+    """The exit record as JSON."""
     away: int = 0
-    """For how many microseconds they had been gone before anybody heard of it."""
+    """For how many microseconds its processes had been gone before that was noticed."""
     notes: AttemptNotes | None = None
     notification: Notification | None = None
     unbegun: bool = False
-    """Whether the attempt had no program that could have read what it was given."""
+    """Whether the program was not started, so that nothing has read its input."""
 
 
 PLAIN = SettlementExtras()
-"""Nothing beside the move."""
+"""A transition and nothing else."""
 
 PLAIN_SUCCESS = SettlementExtras(counts=-1)
-"""A success without a result, messages or successors: what most runs end with."""
+"""A success without result, messages and successors: the most frequent case."""
 
 
 class Settlement(NamedTuple):
-    """One move of one run, compare-and-set on the state and epoch it was decided for.
+    """One transition of one run: compare-and-set on the state and epoch it was decided for.
 
-    One that was lost also has to be its lost `worker_id`'s still: nobody has adopted it meanwhile.
+    A lost run must also still be held by `worker_id`: otherwise it was adopted meanwhile.
     """
 
     run_id: RunId
@@ -94,10 +94,10 @@ class Settlement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptNotes:
-    """What Rota found out about an attempt, and what the attempt left to be remembered.
+    """Notes about an attempt besides its outcome.
 
-    `check_results` is what its checks found, as JSON. `remembered` is what its gate wants to find
-    again, as JSON, and `next_check` the run that looks again; both count only with a success.
+    `check_results` holds the check results as JSON. `remembered` is the state its gate wants back
+    next time, as JSON, and `next_check` the run that checks again; both apply only after a success.
     """
 
     check_results: str | None = None
@@ -106,20 +106,20 @@ class AttemptNotes:
     remembered: str | None = None
     next_check: RunBatch | None = None
     stop_reason: str | None = None
-    """Which budget ended it."""
+    """The budget that stopped it."""
 
 
 NOTHING = AttemptNotes()
-"""Nothing beside the outcome."""
+"""An outcome and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovedAction:
-    """What is done in the transaction of the answer that approves it: exactly one of three.
+    """What is done in the transaction of the answer that approves it; exactly one field is set.
 
-    `queues` is one run for the queue. `ends` is how a run ends that is cancelled, decided as if it
-    stood in the queue: whatever it is about then, it is ended, or whoever works on it is asked to
-    stop. `known` is what came of it already, as JSON: what a query found, or why nothing is done.
+    `queues` is a run to queue. `ends` is how a run is cancelled, decided as if it were queued: if
+    it is running by then, its worker is asked to stop it. `known` is a result that exists already,
+    as JSON: the rows of a query, or why nothing is done.
     """
 
     queues: RunBatch | None = None

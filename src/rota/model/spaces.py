@@ -10,7 +10,7 @@ from rota.model.ids import SpaceId
 
 
 class SpaceRole(StrEnum):
-    """What a space may act for: `main` for every space, `member` only for itself."""
+    """Which spaces a space may act for: `main` for all of them, `member` for itself."""
 
     MAIN = "main"
     MEMBER = "member"
@@ -18,7 +18,7 @@ class SpaceRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A person's or group's own corner."""
+    """The isolated area of a person or group."""
 
     id: SpaceId
     name: str
@@ -37,7 +37,7 @@ class LimitScope(StrEnum):
 
 
 class Quota(StrEnum):
-    """What a member space may have only so many of."""
+    """What the number of is limited in a member space."""
 
     QUEUED = "queued"
     SCHEDULES = "schedules"
@@ -47,9 +47,9 @@ class Quota(StrEnum):
 class Limit:
     """How many runs of a scope may run at once, and how many may start in a period.
 
-    `key` is empty (total), a pool (pool; space: every space's default in that pool),
-    `pool/space` (one space in one pool) or a group's name. In the place of a pool the scope `space`
-    takes a quota as well, which member spaces have. A limit without a cap counts nothing.
+    `key` is empty (total), a pool (scope `pool`; scope `space`: the default for every space in that
+    pool), `pool/space` (one space in one pool) or the name of a group. The scope `space` also takes
+    a quota instead of a pool, which limits member spaces. A limit without a cap counts nothing.
     """
 
     scope: LimitScope

@@ -31,7 +31,7 @@ class Pool(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What a slot does while an earlier run of its task is still going."""
+    """What happens to a slot while an earlier run of its task is unfinished."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -49,7 +49,7 @@ class CatchUpMode(StrEnum):
 
 
 class OnLost(StrEnum):
-    """What becomes of a run whose attempt vanished; `auto` asks where twice may hurt."""
+    """What happens to a run whose attempt vanished; `auto` asks if a repetition may do harm."""
 
     AUTO = "auto"
     RETRY = "retry"
@@ -67,11 +67,11 @@ class AfterOn(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a failed run is tried again, and when.
+    """How often and when a failed run is tried again.
 
-    `attempts` counts every try, so 1 means no retry. The n-th retry waits
-    base * factor**(n - 1), at most `cap`, then a random part of `jitter` of that more. A run
-    older than `max_age` is not tried again.
+    `attempts` includes the first one, so 1 means no retry. The n-th retry waits
+    base * factor**(n - 1), at most `cap`, plus a random share of it up to `jitter`. A run older
+    than `max_age` is not tried again.
     """
 
     attempts: int = 1
@@ -84,7 +84,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """Which missed slots run after a pause, how far back, how many, and how far apart."""
+    """Which missed slots run after downtime: how far back, how many, and how far apart."""
 
     mode: CatchUpMode = CatchUpMode.LATEST
     window: timedelta = timedelta(hours=24)
@@ -94,7 +94,7 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """A task that starts when a run of another one ends."""
+    """The task whose runs start this one when they end."""
 
     task: str
     on: AfterOn = AfterOn.SUCCESS
@@ -104,17 +104,17 @@ class After:
 class Policy:
     """How runs of a task are queued, tried, limited and ended.
 
-    `overlap` None means: slots of one task queue behind each other, runs that were asked for run
-    side by side. Given, it also puts the runs that were asked for into the task's lane.
+    `overlap` None: runs of slots queue behind each other, requested runs execute side by side. If
+    set, requested runs use the task's lane as well.
 
-    `idle_timeout` is how long a program may write nothing, `grace` how long it has to end once it
-    was asked to; callables have neither.
+    `idle_timeout` is how long a program may write no output, `grace` how long it has to end after
+    it was asked to; both do not apply to Python functions.
 
-    `pool` None means: foreground for what people say, who wait, and background for the rest. With
-    `until_success` the task is disabled once a run of it has succeeded.
+    `pool` None: foreground for runs that answer messages of people, background for others. With
+    `until_success` the task is disabled once a run has succeeded.
 
-    Of a run in a conversation people are told where its result goes that the work for what they
-    said has begun, with `acknowledge`, and up to `progress` lines of what it does.
+    In a conversation, `acknowledge` sends a message when work on it starts, and `progress` is how
+    many progress messages may be sent; both go where the result goes.
     """
 
     retry: Retry = field(default_factory=Retry)
@@ -140,7 +140,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task as it stands in the store."""
+    """A task as stored."""
 
     id: TaskId
     space_id: SpaceId
@@ -167,9 +167,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task to be created or brought up to date; everything is validated already.
+    """A task to be created or updated; already validated.
 
-    With `stood`, only the one that was last changed at that instant.
+    With `stood`, it is updated only if it was last changed at that instant.
     """
 
     space_id: SpaceId
@@ -186,13 +186,13 @@ class NewTask:
 
 
 def task_lane(task_id: int) -> str:
-    """Return the lane that keeps the runs of one task apart."""
+    """Return the lane that keeps runs of one task from overlapping."""
     return f"task:{task_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEntry:
-    """A value that a task keeps; `value` is JSON text."""
+    """An entry of a task's state; `value` is JSON text."""
 
     key: str
     value: str
@@ -202,7 +202,7 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenItem:
-    """An item of a provider that a task has come across, and how often; `data` is JSON text."""
+    """An item of a provider that a task has seen, and how often; `data` is JSON text."""
 
     provider: str
     item: str

@@ -1,4 +1,4 @@
-"""Text from anywhere, made safe to store and to show."""
+"""Make text from outside safe to store and to show."""
 
 from __future__ import annotations
 
@@ -20,28 +20,25 @@ INVISIBLE = (
     r"\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     r"\ufff9-\ufffb"
 )
-"""What cannot be seen or turns the text around it, as a class of characters.
+"""Characters that are invisible or change the direction of text, for a character class.
 
-Joiners (U+200C and U+200D) are none of it: Persian, Hindi and many emoji are written with them.
+The joiners U+200C and U+200D are not among them: Persian, Hindi and many emoji need them.
 """
 OBEYED = re.compile(
     rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}\ud800-\udfff\ue000-\uf8ff"
     r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e00ff\U000e01f0-\U000e0fff\U000f0000-\U0010ffff]|\r(?!\n)"
 )
-"""What a terminal obeys or does not show, but for the ends of lines and tabs."""
+"""Characters that a terminal interprets or does not show, except line ends and tabs."""
 
-MORE = "… there is more; the end of it follows once it has ended"
-"""What stands in the place of output that is too much for the record as it comes."""
+MORE = "… output omitted here; its end follows when the program has ended"
+"""Replaces output that is too long to be recorded as it arrives."""
 COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 PLAIN_AGAIN = "\x1b[0m"
 
 
 def coloured(text: str) -> str | None:
-    """Return clean text with its colours, for a terminal; None if it has none.
-
-    Nothing else a terminal obeys is left, and the colours end with the text.
-    """
+    """Return clean text with its colours, reset at the end; None if it has no colours."""
     marks = COLOUR.findall(text)
     if not marks:
         return None
@@ -51,15 +48,15 @@ def coloured(text: str) -> str | None:
 
 
 def visible(text: str) -> str:
-    """Return text in which everything can be seen: the rest is written as JSON escapes it.
+    """Return text with invisible and control characters as JSON escapes.
 
-    The text of a JSON document stays one, and means the same.
+    A JSON document stays valid and keeps its meaning.
     """
     return OBEYED.sub(_escaped, text)
 
 
 def visible_coloured(text: str) -> str:
-    """Return visible text that has kept its colours."""
+    """Return visible text with its colours."""
     parts = map(visible, COLOUR.split(text))
     marks = [*COLOUR.findall(text), ""]
     return "".join(f"{part}{mark}" for part, mark in zip(parts, marks, strict=True))
@@ -71,7 +68,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text without terminal sequences, control characters and half characters."""
+    """Return text without terminal sequences, control characters and lone surrogates."""
     text = SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     text = SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return text.translate(UNSEEN)

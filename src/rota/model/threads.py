@@ -14,10 +14,10 @@ from rota.model.ids import Epoch, MessageId, RunId, SpaceId, TaskId, ThreadId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """A conversation, and whose it is.
+    """A conversation.
 
-    `task` is the one that answers there, if one does. With a `trigger`, only what is said with that
-    word asks for an answer. `metadata` are what is known of it elsewhere, for example at its
+    `task` is the task that answers in it, if any. With a `trigger`, only messages that begin with
+    that word ask for an answer. `metadata` holds metadata, for example from its
     provider.
     """
 
@@ -35,9 +35,9 @@ class Thread:
 
 
 class NewThread(NamedTuple):
-    """A thread to be registered: what is not among the changes stays as it is.
+    """A thread to be registered; fields not among `changes` stay as they are.
 
-    They may say `title`, `task_id`, `trigger` and `facts`; None takes a task or a trigger away.
+    `changes` may hold `title`, `task_id`, `trigger` and `facts`; None removes a task or a trigger.
     """
 
     space_id: SpaceId
@@ -53,37 +53,38 @@ class ThreadFilter(NamedTuple):
     limit: int = 50
 
 
-LONGEST_MESSAGE = 16_000
-MOST_PENDING = 100
-MOST_PENDING_CHARACTERS = 128 * 1024
-"""How much may wait in a thread to be read; it fits the prompt of one run."""
+MAX_MESSAGE = 16_000
+MAX_PENDING = 100
+MAX_PENDING_CHARACTERS = 128 * 1024
+"""Unread messages of a thread; together they fit the prompt of one run."""
 
-MOST_PASSING = MOST_PENDING // 2
-MOST_PASSING_CHARACTERS = MOST_PENDING_CHARACTERS // 2
-"""How much of what asks for nobody waits for the next reader; older ones are passed over."""
+MAX_PASSING = MAX_PENDING // 2
+MAX_PASSING_CHARACTERS = MAX_PENDING_CHARACTERS // 2
+"""Unread messages that ask for no answer; older ones are skipped."""
 
-MOST_FILES = 10
-LARGEST_FILES = 10 * 1024 * 1024
-"""How many files a message may have, and how many bytes they may have together."""
-MOST_PENDING_BYTES = 5 * LARGEST_FILES
-MOST_PASSING_BYTES = MOST_PENDING_BYTES // 2
-"""How many bytes of files may wait in a thread, and how many of them with what asks for nobody."""
+MAX_FILES = 10
+MAX_FILES_BYTES = 10 * 1024 * 1024
+"""Files of a message, and their bytes together."""
+MAX_PENDING_BYTES = 5 * MAX_FILES_BYTES
+MAX_PASSING_BYTES = MAX_PENDING_BYTES // 2
+"""Bytes of files waiting in a thread, and the part of it with messages that ask no answer."""
 
 READER = MappingProxyType({"messages": True})
-"""The payload of a run that was queued to read what was said in its thread."""
+"""Payload of a run that was queued to read the messages of its thread."""
 
 
 def is_to_read(payload: object) -> bool:
-    """Whether a run with a payload was queued to read, by a task or by an agent asked once."""
+    """Whether a payload is that of a reader run, of a task or of a one-off agent."""
     told = payload.get("payload") if isinstance(payload, dict) else None
     return READER in (payload, told)
 
 
 class MessageState(StrEnum):
-    """Who has a message: nobody yet, a run as its input, or one that was going on already.
+    """What happened to a message.
 
-    One that is passed over asked for nobody, and newer ones took its place. Unread is shown of one
-    whose reader has ended without having read it.
+    `pending`: not given to a run. `given`: part of a run's prompt. `taken`: accepted by a run that
+    was already running. `passed`: skipped, because it asked for no answer and newer ones replaced
+    it. `unread` is shown, not stored: its reader run ended without reading it.
     """
 
     PENDING = "pending"
@@ -94,7 +95,7 @@ class MessageState(StrEnum):
 
 
 class MessageFile(NamedTuple):
-    """What is known of a file that somebody has sent with a message."""
+    """Name, type, size and hash of a file in a message."""
 
     name: str
     mimetype: str
@@ -103,14 +104,14 @@ class MessageFile(NamedTuple):
 
 
 class NewFile(NamedTuple):
-    """A file that somebody sends with a message."""
+    """A file sent with a message."""
 
     metadata: MessageFile
     content: bytes
 
 
 class NewMessage(NamedTuple):
-    """What somebody says in a thread; a `follow_up` is left to the next run."""
+    """A message to be written to a thread; a `follow_up` is left to the next run."""
 
     space_id: SpaceId
     thread: str
@@ -122,10 +123,10 @@ class NewMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadMessage:
-    """A message as it stands in the store.
+    """A message as stored.
 
-    `reader_run_id` is the run that is queued to read it, if it asks for one, `run_id` the one that
-    has.
+    `reader_run_id` is the run queued to read it, if it asks for an answer; `run_id` is the run
+    that read it.
     """
 
     id: MessageId
@@ -140,4 +141,4 @@ class ThreadMessage:
     read_at: datetime | None
     files: tuple[MessageFile, ...] = ()
     lost: frozenset[str] = frozenset()
-    """The names of those files that were found damaged or gone; nothing is on record of that."""
+    """Names of its files that were found damaged or missing; this is not stored."""

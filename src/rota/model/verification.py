@@ -1,7 +1,7 @@
 """Invariants, violations, and the rows that verification reads.
 
-The numbers are those of the design: an invariant that has no object in the store (processes,
-inbound messages) or that is no state of it (a backlog that drains) is not in the list.
+The numbers are those of the design. Its other invariants have no rows in a store to check, such as
+those about processes, or describe behaviour over time, such as a backlog that drains.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Invariant(StrEnum):
-    """One thing that always holds."""
+    """A condition that always holds."""
 
     ONE_FATE = "I1"
     EVERY_SLOT = "I2"
@@ -36,7 +36,7 @@ class Invariant(StrEnum):
 
 
 class InvariantMeaning(NamedTuple):
-    """What an invariant says, and what to do where it does not hold."""
+    """The sentence of an invariant, and what to do if it is violated."""
 
     sentence: str
     advice: str
@@ -47,13 +47,13 @@ _RECORD = "stop Rota, keep a copy of the database, and report it with that copy"
 MEANINGS: Mapping[Invariant, InvariantMeaning] = MappingProxyType(
     {
         Invariant.ONE_FATE: InvariantMeaning(
-            "a slot or key has one run, and no ledger row beside it unless it was backfilled",
-            "check what the second one did, then cancel or delete it",
+            "a slot or key has one run, and no ledger row as well unless it was backfilled",
+            "check what the second run did, then cancel or delete it",
         ),
         Invariant.EVERY_SLOT: InvariantMeaning(
             "every planned slot has a run or a ledger row",
             "`rota why TASK` shows the gap, `rota backfill TASK` queues its slots; "
-            "what is deleted needs nothing",
+            "deleted schedules need nothing",
         ),
         Invariant.OF_A_SLOT: InvariantMeaning(
             "a run of a slot names that slot, and its schedule is its task's", _RECORD
@@ -65,48 +65,46 @@ MEANINGS: Mapping[Invariant, InvariantMeaning] = MappingProxyType(
             "a finished run has ended once, any other never", _RECORD
         ),
         Invariant.FOLLOW_UP: InvariantMeaning(
-            "results, messages and successors are there exactly when the run's end says so",
-            "see what it ended with by `rota run RUN`, and run by hand what is missing",
+            "results, messages and successors exist exactly if the end of the run calls for them",
+            "see how it ended with `rota run RUN`, and run by hand what is missing",
         ),
         Invariant.FENCED: InvariantMeaning(
-            "nothing was recorded under an epoch that never was", _RECORD
+            "nothing was recorded under an epoch that never existed", _RECORD
         ),
         Invariant.IN_REACH: InvariantMeaning(
-            "everything unfinished is in somebody's reach",
-            "`rota up` rebuilds what claiming looks at within a minute; "
-            "what stays, cancel and run again",
+            "every unfinished run can be claimed, resumed or ended",
+            "`rota up` rebuilds the queue heads within a minute; "
+            "cancel the runs that remain and run them again",
         ),
         Invariant.SENT_ONCE: InvariantMeaning(
             "a message is sent at most once, and tried no more often than allowed",
             "ask its receiver what arrived",
         ),
         Invariant.DECISIONS: InvariantMeaning(
-            "an approval is about exactly the bytes that were shown, and decided once",
+            "an approval is bound to exactly the bytes that were shown, and decided once",
             "ask again; do not act on that decision",
         ),
         Invariant.LIMITS: InvariantMeaning(
-            "limits, rates and lanes hold", "cancel what is too much, and report it"
+            "limits, rates and lanes are respected", "cancel the excess runs, and report it"
         ),
         Invariant.SPACES: InvariantMeaning(
-            "whatever belongs to a run or task is in its space", _RECORD
+            "everything that belongs to a run or task is in its space", _RECORD
         ),
         Invariant.TRIES: InvariantMeaning(
-            "retries and losses are what the record says, and no more than allowed", _RECORD
+            "the numbers of retries and losses match the attempts and the policy", _RECORD
         ),
         Invariant.QUOTA: InvariantMeaning(
             "a run stores no more than its quota", "prune it, and store large data elsewhere"
         ),
-        Invariant.REPLAY: InvariantMeaning("a run's events, replayed, give its state", _RECORD),
-        Invariant.BUDGETS: InvariantMeaning(
-            "what budgets count as used and set aside is what the runs say", _RECORD
-        ),
+        Invariant.REPLAY: InvariantMeaning("replaying a run's events gives its state", _RECORD),
+        Invariant.BUDGETS: InvariantMeaning("used and reserved budgets match the runs", _RECORD),
     }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """An invariant that does not hold, for one thing."""
+    """A violated invariant, with the object that violates it."""
 
     invariant: Invariant
     where: str
@@ -115,7 +113,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvariantCheck:
-    """How much was looked at for an invariant, and how often it did not hold."""
+    """How many objects were checked for an invariant, and how many violate it."""
 
     invariant: Invariant
     looked_at: int = 0
@@ -124,10 +122,10 @@ class InvariantCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a look at one consistent view of a database found.
+    """Result of checking one consistent snapshot of a database.
 
-    `violations` holds the first of each invariant, `checks` count them all; `unseen` says what was
-    not looked at, and why.
+    `violations` holds the first of each invariant, `checks` counts all of them; `unseen` says what
+    was not checked, and why.
     """
 
     at: datetime
@@ -138,12 +136,12 @@ class Verification:
 
     @property
     def clean(self) -> bool:
-        """Whether everything holds."""
+        """Whether no invariant is violated."""
         return not any(check.violated for check in self.checks)
 
 
 class TaskRecord(NamedTuple):
-    """A task, deleted ones included."""
+    """A task; deleted ones are included."""
 
     id: int
     space_id: int
@@ -157,7 +155,7 @@ class TaskRecord(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """A run, with the state of the run it follows and the task of its schedule."""
+    """A run, with the state of its upstream run and the task of its schedule."""
 
     id: int
     space_id: int
@@ -185,19 +183,19 @@ class RunRecord(NamedTuple):
     schedule_task_id: int | None
     in_ledger: int
     deliveries: int
-    """Those that its end brought, and none that it sent while it ran."""
+    """Deliveries written by its end, without those sent while it ran."""
     astray: int
     deferred: int
     strays: int
-    """Deferred by an epoch that never was, or asked by an attempt that has ended."""
+    """Operations deferred by an epoch that never existed, or questions of an ended attempt."""
     applied: int
-    """What it had deferred, and was done."""
+    """Deferred operations that were applied."""
     notices: int
-    """What people were told of it because it needs them."""
+    """Notifications that it needs a person."""
 
 
 class NotificationRecord(NamedTuple):
-    """A run, a place, since when that is told of such, and an instant before it had to be."""
+    """A run, a notification target, and whether the target existed in time."""
 
     run_id: int
     place: str
@@ -214,7 +212,7 @@ class AttemptRecord(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """An event that moved a run; `state` is what a settled one says."""
+    """An event that changed the state of a run; `state` is set for settled ones."""
 
     run_id: int
     name: str
@@ -238,7 +236,7 @@ class QuestionRecord(NamedTuple):
 
 
 class RunHistory(NamedTuple):
-    """What is on record about one run."""
+    """The recorded history of one run."""
 
     attempts: Sequence[AttemptRecord] = ()
     events: Sequence[EventRecord] = ()
@@ -246,7 +244,7 @@ class RunHistory(NamedTuple):
 
 
 class DeliveryRecord(NamedTuple):
-    """A delivery, with its run's state and space if that is still there, and how it ended."""
+    """A delivery, with its end and, if its run still exists, the run's state and space."""
 
     id: int
     run_id: int | None
@@ -263,7 +261,7 @@ class DeliveryRecord(NamedTuple):
 
 
 class ScheduleRecord(NamedTuple):
-    """A schedule, deleted ones included."""
+    """A schedule; deleted ones are included."""
 
     id: int
     rule: str
@@ -277,7 +275,7 @@ class ScheduleRecord(NamedTuple):
 
 
 class SlotRecord(NamedTuple):
-    """A slot that the rule of a schedule says there was."""
+    """A past slot, computed from the rule of its schedule."""
 
     schedule_id: int
     key: str
@@ -285,7 +283,7 @@ class SlotRecord(NamedTuple):
 
 
 class SlotFate(NamedTuple):
-    """What is on record about a slot; without a ledger row its last four are None."""
+    """The recorded fate of a slot; without a ledger row the last four are None."""
 
     schedule_id: int
     key: str
@@ -298,7 +296,7 @@ class SlotFate(NamedTuple):
 
 
 class RunningRecord(NamedTuple):
-    """How many runs are going on in one combination that limits count, and since when."""
+    """Number of running runs for one combination of limits, and when the newest started."""
 
     pool: str
     space_id: int
@@ -309,7 +307,7 @@ class RunningRecord(NamedTuple):
 
 
 class ReadyRecord(NamedTuple):
-    """Ready runs of one combination whose head is missing, shut or behind a gate."""
+    """Ready runs of one combination whose queue head is missing, closed or behind a gate."""
 
     pool: str
     space_id: int
@@ -323,7 +321,7 @@ class ReadyRecord(NamedTuple):
 
 
 class BlockedLaneRecord(NamedTuple):
-    """Held runs of a lane of which none is running or ready."""
+    """Held runs of a lane that has no running or ready run."""
 
     space_id: int
     lane: str | None
@@ -332,7 +330,7 @@ class BlockedLaneRecord(NamedTuple):
 
 
 class ClaimHintRecord(NamedTuple):
-    """Where the next claim looks again: a head, a lane, or all heads of a space."""
+    """What the next claim looks at again: a queue head, a lane, or all heads of a space."""
 
     pool: str
     space_id: int
@@ -343,7 +341,7 @@ class ClaimHintRecord(NamedTuple):
 
 
 class LimitRecord(NamedTuple):
-    """A limit, and since when it holds; a rate's bucket moves that instant."""
+    """A limit and since when it applies; for a rate, that instant moves with its bucket."""
 
     scope: str
     key: str
@@ -355,7 +353,7 @@ class LimitRecord(NamedTuple):
 
 
 class VerificationOverview(NamedTuple):
-    """What is looked at as a whole: few rows, or only those that break a rule."""
+    """What is checked as a whole: few rows, or only those that break a rule."""
 
     now: int
     pruned_before: int

@@ -1,4 +1,4 @@
-"""Answers of the store that are no values of their own."""
+"""What reads of the store return besides the nouns of the model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rota.model.tasks import Task, TaskKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimResult:
-    """The leases a claim gave, with their tasks and the answers people have given to their runs.
+    """The leases given by a claim, with their tasks and the answers given to their questions.
 
-    `retry_at` is when a spent rate will let the next run start; `more` says that the claim stopped
-    looking before it had seen everything.
+    `retry_at` is when an exhausted rate lets the next run start; `more` means that the claim
+    stopped before it had examined all candidates.
     """
 
     leases: list[Lease]
@@ -31,7 +31,7 @@ class ClaimResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRenewal:
-    """Whether a worker is still trusted, which runs it holds, and which of them are to stop."""
+    """Whether a worker's lease is valid, which runs it holds, and which of them are to stop."""
 
     alive: bool
     held: tuple[RunId, ...] = ()
@@ -40,9 +40,9 @@ class LeaseRenewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """A run with everything that belongs to it, as it stands at one instant.
+    """A run with everything that belongs to it, at one instant.
 
-    `output` is the newest of what its programs wrote, and of its `deliveries` the newest.
+    `output` and `deliveries` hold only the newest.
     """
 
     run: Run
@@ -64,7 +64,7 @@ class RunFilter:
     before: RunId | None = None
     limit: int = 50
     suppressed: bool = True
-    """With those whose gate woke nobody."""
+    """Whether to include runs whose gate found nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +97,21 @@ class WorkerView:
     lease_until: datetime
     fenced: bool
     gone: bool = False
-    """Whether its process is known to be gone, though its lease lasts."""
+    """Whether its process is known to have ended, although its lease has not."""
     leaving: bool = False
-    """Whether it takes nothing new."""
+    """Whether it claims no more runs."""
 
     def alive(self, now: datetime) -> bool:
-        """Whether it is there, as far as is known."""
+        """Whether it is believed to be running."""
         return not self.fenced and not self.gone and self.lease_until >= now
 
     def takes(self, now: datetime) -> bool:
-        """Whether it takes work."""
+        """Whether it claims runs."""
         return self.alive(now) and not self.leaving
 
 
 class SlotView(NamedTuple):
-    """A slot of a worker that is in use: the run in it, and since when."""
+    """An occupied slot of a worker: its run, and since when."""
 
     run_id: RunId
     task: str
@@ -121,9 +121,9 @@ class SlotView(NamedTuple):
 
 
 class DeadDeliveriesView(NamedTuple):
-    """How many messages could not be sent, and the last of them: of which run, to where, and why.
+    """How many messages could not be sent; and run, target and error of the last one.
 
-    `run_id` is None where a message is of no run, or has outlived it.
+    `run_id` is None if that message belongs to no run, or its run was pruned.
     """
 
     messages: int
@@ -133,7 +133,7 @@ class DeadDeliveriesView(NamedTuple):
 
 
 class PoolView(NamedTuple):
-    """What is ready in a pool."""
+    """Ready runs of a pool."""
 
     pool: str
     ready: int
@@ -142,9 +142,9 @@ class PoolView(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """How full the queue is, as a whole or for one space.
+    """Size of the queue, in total or for one space.
 
-    `unsent` counts deliveries by their state; `next_due` is known for one space alone.
+    `unsent` counts deliveries by state; `next_due` is known for a single space only.
     """
 
     ready: int

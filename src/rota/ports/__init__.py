@@ -1,1 +1,1 @@
-"""Protocols for what plug-ins implement and tests replace."""
+"""Protocols that plug-ins implement and tests replace."""

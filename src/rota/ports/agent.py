@@ -1,7 +1,7 @@
 """Agents: which program to run, and how to read its output.
 
-An agent starts nothing and touches no file. Where its program runs is an executor's business, and
-any agent runs in any of them.
+An agent starts no process and accesses no file; the executor of the task does. Every agent works
+with every executor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from rota.errors import Invalid
-from rota.model.agents import AgentResult, AgentSpec, AgentUsage, ProcessExit, Said
+from rota.model.agents import AgentEvent, AgentResult, AgentSpec, AgentUsage, ProcessExit
 from rota.model.budgets import NO_PRICES, Prices
 from rota.model.executors import not_installed
 from rota.model.programs import Program
@@ -19,13 +19,13 @@ from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
 from rota.ports.plugins import Plugin
 
-DESK = "rota"
-"""The tool server that is Rota's own desk."""
+AGENT_API_SERVER = "rota"
+"""Name of Rota's own MCP server in the configuration of agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCapabilities:
-    """What an agent can be asked for."""
+    """Which fields of a spec an agent supports."""
 
     models: bool = False
     fallback_models: bool = False
@@ -41,16 +41,16 @@ class AgentCapabilities:
     requires: tuple[str, ...] = ()
     """The programs that it runs by itself, which must be on the PATH."""
     money: bool = True
-    """Whether it tells what it costs, or may."""
+    """Whether it may report its cost."""
     envelope: bool = False
-    """Whether it is told of its run in the sections of a prompt, unless a task says otherwise."""
+    """Whether its prompts have sections by default."""
     variables: frozenset[str] = frozenset()
-    """The environment it may see, by name, of what is offered to it."""
+    """Names of the environment variables it may see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """A tool server the agent may use: at an address, or a program it starts."""
+    """An MCP server the agent may use: at a URL, or a program it starts."""
 
     name: str
     url: str | None = None
@@ -60,36 +60,38 @@ class McpServer:
 
 
 class Redaction(Protocol):
-    """Knows secrets, and names them where they stand."""
+    """Finds and replaces known secrets."""
 
-    def holds(self, text: str) -> bool:
-        """Whether a secret stands in a text."""
+    def contains_secret(self, text: str) -> bool:
+        """Whether a text contains a secret."""
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
 
-    def data(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-        """Return what JSON can hold without secrets in any text or name of it."""
+    def redact_json(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+        """Return a JSON value without secrets in its strings and keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWorkspace:
-    """Where an attempt works, by the paths its own program sees.
+    """The surroundings of an attempt; all paths are as its program sees them.
 
-    `folder` is the attempt's own, out of the agent's way; `home` is where the agent keeps its
-    sessions, and both it and `cwd` must be the same again for a session to be resumed. `work` is
-    the space's folder, in which `cwd` lies: the programs of the space are there. `offered` is
-    the environment the agent may choose from, `ids` what it is told of its run in any case.
-    `isolated` says that nothing outside can be harmed, `in_image` that the files there are those of
-    an image and not the host's, `egress` that it is handed the one socket that leads out, `desk`
-    that it is handed the one of the desk. `used` is what is known to have been used in the session
-    before. `python` is an interpreter that is there. `artifacts` is where files for people go, and
-    `result` the one there that counts as a script's result; `resources` has files for the task, and
-    `config` is what they say of it, in JSON. `mailbox` is the folder of the try through which it
-    talks to Rota. With `steered` its input stays open, and messages come there while it works.
-    `settled` says that what is there stays as it is: no new attempt begins; `writes`, that what it
-    writes to somewhere outside may be passed on. `redactor` knows the secrets that its reader takes
-    out of what it says, before it takes a part of that.
+    `folder` is the attempt's own, not meant for the agent; `home` holds the agent's sessions. To
+    resume a session, `home` and `cwd` must be the same as before. `work` is the folder of the space
+    above `cwd`, with its programs.
+
+    `offered` are variables the agent may choose from, `ids` variables that are always set. With
+    `isolated` the program cannot affect anything outside. With `in_image` the files are those of an
+    image, not of the host. With `egress` and `desk` it is passed the egress socket and the socket
+    of the agent API.
+
+    `used` is the known usage of the resumed session. `python` is an interpreter that exists there.
+    `artifacts` is the folder for files for people, `result` the result file in it, `resources` the
+    task's files, `config` their description as JSON, `mailbox` the mailbox of the launch.
+
+    With `steered`, its input stays open for messages. `settled` attempts have ended and are only
+    read. With `writes`, its writes to the outside may be forwarded. `redactor` removes secrets from
+    its output before that is shortened.
     """
 
     folder: str
@@ -120,7 +122,7 @@ class AgentWorkspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceFile:
-    """A small file to be written into the attempt's own folder, readable by its owner alone."""
+    """A small file to write into the attempt's own folder, readable by its owner only."""
 
     name: str
     content: bytes
@@ -128,76 +130,77 @@ class WorkspaceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedProgram:
-    """A program to run, and the files it wants to find; no secret is among its words."""
+    """A program to run and the files it needs; its argv contains no secrets."""
 
     command: Program
     files: tuple[WorkspaceFile, ...] = ()
 
 
 class OutputReader(Protocol):
-    """Reads one attempt's standard output.
+    """Parses the standard output of one attempt.
 
-    What it says depends on nothing but the lines, so after a restart a new one is fed from the
-    beginning, and what was recorded already is thrown away. It never raises and its memory is
-    bounded, whatever the bytes are. The lines of a `plain` one are text for people, so that also
-    the beginning of one can be shown.
+    Its events depend only on the lines: after a restart a new reader is fed from the beginning, and
+    events that were recorded already are dropped. It never raises, and its memory is bounded for
+    any input. The lines of a `plain` reader are text for people, so that also incomplete lines can
+    be shown.
     """
 
     @property
     def plain(self) -> bool:
-        """Whether its lines are text."""
+        """Whether its lines are text for people."""
 
-    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
-        """Return what a line says; `cut` means that the line goes on with the next call."""
+    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[AgentEvent]:
+        """Return the events of a line; `cut` means that the line continues in the next call."""
 
     def end(self, end: ProcessExit) -> AgentResult:
-        """Return what the attempt came to, once, after the last line."""
+        """Return the result of the attempt; called once, after the last line."""
 
 
 @runtime_checkable
 class CumulativeUsageReader(Protocol):
-    """A reader of an agent that tells what it has used only now and then."""
+    """A reader of an agent that reports usage only at intervals."""
 
-    def pending(self) -> AgentUsage:
-        """Return what was used since it was told last, as far as the lines say."""
+    def unreported_usage(self) -> AgentUsage:
+        """Return the usage since the last report, as far as the lines tell it."""
 
 
 @runtime_checkable
 class SteerableAgent(Protocol):
-    """An agent that takes messages on its input while it works.
+    """An agent that accepts messages on its input while it works.
 
-    Its reader says `Taken` for each of them once the agent has taken it in, and a result when it
-    has nothing more to do. What lies on the input of an agent then is its next turn, unless the
-    reader says that it is `Over`. What must be asked to know that is `Wanted`: a line that is put
-    there once.
+    Its reader returns `AgentMessageAccepted` for each accepted message, and a result when the agent
+    has nothing left to do. Input it has not read by then starts its next turn, unless the reader
+    has returned `AgentInputClosed`. To find out, the line of an `AgentInputRequested` is written
+    once.
     """
 
-    def steers(self, wish: AgentSpec) -> bool:
-        """Return whether it takes them in a task that wants this."""
+    def accepts_messages(self, spec: AgentSpec) -> bool:
+        """Whether it accepts messages in a task with this spec."""
 
-    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
-        """Return a message as a line of its input: the same bytes every time.
+    def message_line(self, message: ThreadMessage, files: str | None = None) -> bytes:
+        """Return a message as a line of its input; equal messages give equal bytes.
 
-        `files` is where its program finds the files of messages, None if nowhere.
+        `files` is the folder with files of messages, as its program sees it; None if it has no
+        access.
         """
 
     def message_in(self, line: bytes) -> int | None:
-        """Return the id of the message that a line of its input is; None for any other line."""
+        """Return the id of the message in a line of its input; None for other lines."""
 
 
 class Agent(Protocol):
     """A kind of agent."""
 
     name: str
-    abilities: AgentCapabilities
+    capabilities: AgentCapabilities
 
-    def check(self, wish: AgentSpec) -> None:
-        """Raise Invalid, naming the field, if this agent cannot do what a task wants."""
+    def check(self, spec: AgentSpec) -> None:
+        """Raise Invalid, naming the field, if this agent does not support a spec."""
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
-        """Return the program and its files; raises Invalid as `check` does."""
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
+        """Return the program and its files; raise Invalid as `check` does."""
 
-    def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> OutputReader:
+    def reader(self, spec: AgentSpec, workspace: AgentWorkspace, /) -> OutputReader:
         """Return a reader for one attempt."""
 
 
@@ -241,34 +244,34 @@ class AgentPlugin(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class AgentRegistry:
-    """The agents that are installed, and the one of tasks that name none."""
+    """The available agents, and the default for tasks that name none."""
 
     known: Mapping[str, Agent]
-    usual: str = ""
+    default: str = ""
     prices: Prices = field(default_factory=lambda: NO_PRICES)
     tiers: Mapping[str, Mapping[ModelTier, str]] = field(default_factory=dict)
-    """The models of each agent, by tier."""
+    """Models of each agent, by tier."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """The agents that could not be loaded, and why."""
+    """Agents that could not be loaded, with the reason."""
 
-    def named(self, name: str | None) -> Agent:
-        """Return the agent of a name; Invalid if there is none."""
-        wanted = name or self.usual
-        agent = self.known.get(wanted)
+    def get(self, name: str | None) -> Agent:
+        """Return an agent by name; raise Invalid if there is none."""
+        chosen = name or self.default
+        agent = self.known.get(chosen)
         if agent is None:
-            raise Invalid("agent", wanted, not_installed(wanted, self.known, self.failed))
+            raise Invalid("agent", chosen, not_installed(chosen, self.known, self.failed))
         return agent
 
     def takes_program(self, name: str | None) -> bool:
         """Whether an agent runs a program that its task names."""
-        agent = self.known.get(name or self.usual)
-        return agent is not None and agent.abilities.program
+        agent = self.known.get(name or self.default)
+        return agent is not None and agent.capabilities.program
 
     def model_of(self, agent: str, tier: ModelTier) -> str:
-        """Return the model of an agent's tier; Invalid if the settings name none."""
+        """Return the model of an agent's tier; raise Invalid if the settings name none."""
         model = self.tiers.get(agent, {}).get(tier)
         if model is None:
-            advice = f"the settings name no model for it: say so under [agents.{agent}.tiers]"
+            advice = f"the settings name no model for it: set one under [agents.{agent}.tiers]"
             raise Invalid("model_tier", tier, advice)
         return model
 

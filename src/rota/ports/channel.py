@@ -1,4 +1,4 @@
-"""Channels: how a message leaves."""
+"""Channels: how messages reach people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.ports.plugins import Plugin
 
 
 class ChannelRefused(Exception):
-    """The channel said no; `final` means that trying again cannot help."""
+    """The channel rejected a message; `final` means that a retry cannot help."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -21,18 +21,18 @@ class ChannelRefused(Exception):
 class Channel(Protocol):
     """Sends messages.
 
-    Returning means the other side took the message. ChannelRefused means it did not. Anything else,
-    a timeout above all, means that nobody knows.
+    Returning means that the message was accepted, ChannelRefused that it was not. After any other
+    exception, such as a timeout, the outcome is unknown.
     """
 
     name: str
 
     async def send(self, delivery: Delivery) -> None:
-        """Send one message, with its dedupe key where the other side knows such a thing."""
+        """Send one message, with its dedupe key if the other side supports that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPlugin(Plugin):
-    """What an entry point of the group `rota.channels` names."""
+    """A channel as an entry point of the group `rota.channels` provides it."""
 
     make: Callable[[Any], Channel]

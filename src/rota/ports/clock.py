@@ -1,4 +1,4 @@
-"""Time and chance, injected."""
+"""Time and randomness, injected."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; only one place in Rota reads the real one."""
+    """The source of time; only one implementation reads the system clock."""
 
     def now(self) -> datetime:
         """Return the current instant in UTC."""
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; for measuring spans, not for naming instants."""
+        """Return seconds that never go back, for measuring spans."""
 
 
 class Random(Protocol):
-    """Chance, as far as Rota needs it."""
+    """The source of randomness."""
 
     def random(self) -> float:
         """Return a number from 0 up to, but not including, 1."""

@@ -1,8 +1,8 @@
-"""Executors: where a program runs, and what it is given.
+"""Executors: where and how a program runs.
 
-An executor turns a program and a room into the spec of a keeper. `wrap` only puts words together;
-what must happen on the machine happens when the keeper starts those words. Nothing is done by
-halves: an executor that cannot hold what it promises refuses.
+An executor turns a program and its ExecutionSpec into the KeeperSpec of a keeper. `wrap` only
+builds the command; changes to the machine happen when the keeper runs it. An executor that cannot
+provide what was requested raises Unavailable instead of providing less.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rota.ports.plugins import Plugin
 from rota.rules.effects import WriteScope
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where an executor looks for its tools; never the path of whoever started Rota."""
+"""Where executors look for their tools, independent of the PATH of Rota's own process."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
-"""A name that is also a file, a label, a control group and a host name."""
+"""A name that is also used for files, labels, cgroups and host names."""
 
 GUARDED = (
     ".git/hooks",
@@ -45,15 +45,15 @@ GUARDED = (
     ".vscode",
     ".envrc",
 )
-"""What a tool of the host would run later without being asked."""
+"""Files that tools of the host would execute later: programs must not change them."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRequirement:
-    """One thing an executor does not find: what, where, what to do.
+    """Something an executor needs and does not find, with a remedy.
 
-    Without what is not `needed` an executor still runs programs, but promises less. With
-    `isolation` only isolated programs need it.
+    Without a requirement that is not `needed`, it still runs programs, with fewer guarantees. A
+    requirement for `isolation` is only needed by isolated programs.
     """
 
     what: str
@@ -68,9 +68,9 @@ class MissingRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressSocket:
-    """The one way out: a socket of the host that answers on a port of 127.0.0.1 inside.
+    """A socket of the host that is reachable on a port of 127.0.0.1 inside a site.
 
-    One that is `alone` in its folder is shown with it, so that one made anew is found.
+    If it is `alone` in its folder, the folder is mounted, so that a recreated socket is found.
     """
 
     socket: str
@@ -80,12 +80,12 @@ class EgressSocket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSpec:
-    """What one attempt is given.
+    """The folders, sockets, limits and isolation of one attempt.
 
-    `state` is the attempt's own folder, 0700, which the program never sees where it is isolated.
-    `folder` is where it works; `home`, `artifacts` and `outbox` are its own, always writable.
-    `shared` is what a task asks for beside: shown as it was asked, or nothing runs. `desk` is a
-    second way out, to Rota itself: the folder of its socket is shown, so that it may be made anew.
+    `state` is the attempt's own folder, mode 0700, invisible to isolated programs. `folder` is its
+    working folder; `home`, `artifacts` and `outbox` are its own and always writable. `shared` are
+    the mounts of the task; if one is not available, nothing runs. `desk` is the socket of the agent
+    API; its folder is mounted, so that a recreated socket is found.
     """
 
     name: str
@@ -122,49 +122,50 @@ class ExecutionSpec:
 
 
 NO_EGRESS = (
-    "programs have no egress here: give the gateway a secret with `rota secret set`, or set "
-    "`egress_socket` to the socket of a proxy"
+    "egress is not set up: give the gateway a secret with `rota secret set`, or set "
+    "`egress_socket` to the socket to connect to"
 )
 
 
 class Executor(Protocol):
-    """Somewhere programs run.
+    """A way to run programs.
 
-    `certain_kill`: once the tree is gone and `sweep` has returned, nothing of the attempt runs.
+    `certain_kill`: once the process tree is gone and `sweep` has returned, no process of the
+    attempt is left.
     """
 
     name: str
     certain_kill: bool
 
     def check(self) -> list[MissingRequirement]:
-        """Try out what the executor needs, and return what is not to be had here."""
+        """Test the executor's requirements, and return what is missing."""
 
     def admit(self, site: Site, role: SpaceRole) -> None:
         """Raise Invalid or NotPermitted unless a task may have its image and its mounts."""
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:
-        """Return for whom memory, processes and processors can be bounded."""
+        """Return how limits on memory, processes and CPUs are enforced."""
 
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
-        """Return what a keeper must start; raise Unavailable rather than promise less."""
+        """Return what a keeper must start; raise Unavailable if a guarantee cannot be given."""
 
     def sweep(self, spec: KeeperSpec) -> None:
-        """Clean up what outlives the tree; raise Unavailable while something is left."""
+        """Clean up what outlives the process tree; raise Unavailable while something is left."""
 
 
 @runtime_checkable
 class TerminalExecutor(Protocol):
-    """An executor whose programs can be watched."""
+    """An executor whose programs run in a terminal that can be captured."""
 
     def capture(self, state: str) -> str:
-        """Return what the window of an attempt shows, by its state folder; nothing once gone."""
+        """Return the terminal content of an attempt, by its state folder; empty once it is gone."""
 
 
 def refuse(executor: str, missing: Sequence[MissingRequirement], *, isolated: bool = False) -> None:
-    """Raise with every missing thing that is needed, if there is any."""
+    """Raise Unavailable with all missing requirements that are needed, if there are any."""
     needed = [str(each) for each in missing if each.needed or (isolated and each.isolation)]
     if needed:
-        raise Unavailable(f"{executor} cannot be had here: {'; '.join(needed)}")
+        raise Unavailable(f"{executor} is not available on this machine: {'; '.join(needed)}")
 
 
 class Terminal(Protocol):
@@ -172,10 +173,10 @@ class Terminal(Protocol):
 
     @property
     def there(self) -> bool:
-        """Whether there is one; raises NotPermitted if it is another user's."""
+        """Whether it exists; raise NotPermitted if it belongs to another user."""
 
     def lives(self) -> bool:
-        """Whether its program goes on."""
+        """Whether its program is running."""
 
     def attach_argv(self, *, typing: bool = False) -> list[str]:
         """Return the command that shows it in a terminal; keys reach it only when `typing`."""
@@ -183,7 +184,7 @@ class Terminal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorHost:
-    """What an executor is made with.
+    """What an executor is created with.
 
     `mounts` is the operator's list of folders that tasks may mount, if the settings name one.
     `environment` is that of the daemon, without the variables of Rota. `default` returns the
@@ -198,10 +199,10 @@ class ExecutorHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorPlugin(Plugin):
-    """What an entry point of the group `rota.executors` names.
+    """An executor as an entry point of the group `rota.executors` provides it.
 
-    One whose capabilities include a terminal has `terminal`: called with the state folder of an
-    attempt, it returns the terminal.
+    If its capabilities include a terminal, `terminal` returns it for the state folder of an
+    attempt.
     """
 
     make: Callable[[Any, ExecutorHost], Executor]
@@ -209,7 +210,7 @@ class ExecutorPlugin(Plugin):
     terminal: Callable[[str], Terminal] | None = None
 
     def conflict(self, others: Iterable[Self]) -> str | None:
-        """Return the conflict: its terminal is missing, or a default is taken."""
+        """Return a conflict with other plug-ins: no terminal, or a default that is taken."""
         if self.capabilities.terminal and self.terminal is None:
             return "its capabilities include a terminal, and it has none"
         mine = self.capabilities.default_for
@@ -219,10 +220,10 @@ class ExecutorPlugin(Plugin):
 
 
 class ProcessTreeMode(StrEnum):
-    """How the processes of an attempt are held together.
+    """How the processes of an attempt are kept together.
 
-    `pidns` is a PID namespace: when its first process ends, the kernel ends the rest. `guard` is a
-    process that gathers strays; two kills at once can outwit it.
+    `pidns` is a PID namespace: when its first process ends, the kernel kills the rest. `guard` is a
+    process that collects orphans; it fails if both the keeper and the guard are killed.
     """
 
     AUTO = "auto"
@@ -231,7 +232,7 @@ class ProcessTreeMode(StrEnum):
 
 
 class StopSignalTarget(StrEnum):
-    """Whom the first, polite signal of a stop goes to."""
+    """Which processes receive the SIGTERM of a stop."""
 
     ALL = "all"
     MAIN = "main"
@@ -239,10 +240,10 @@ class StopSignalTarget(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperSpec:
-    """Everything about one attempt that its keeper must know.
+    """What a keeper needs to know about its attempt.
 
-    `name` is unlike that of any other attempt; every process of the tree carries it in its
-    environment, so that what escaped can be found.
+    `name` is unique; every process of the tree carries it in its environment, so that escaped
+    processes can be found.
     """
 
     name: str
@@ -253,12 +254,14 @@ class KeeperSpec:
 
 
 class EgressGateway(Protocol):
-    """Leads attempts, by their names, to where they may ask; it outlives the daemon as they do."""
+    """Gives attempts, identified by name, access to the gateway, which outlives the daemon."""
 
-    def offered(self, offered: Mapping[str, str], *, isolated: bool) -> Mapping[str, str]:
-        """Return what programs may choose from of an environment."""
+    def filter_environment(
+        self, offered: Mapping[str, str], *, isolated: bool
+    ) -> Mapping[str, str]:
+        """Return the variables that programs may choose from, without those of secrets."""
 
-    def told(
+    def environment(
         self,
         name: str,
         ids: tuple[int, int],
@@ -266,30 +269,32 @@ class EgressGateway(Protocol):
         offered: Mapping[str, str],
         scope: WriteScope,
         *,
-        walled: bool,
+        own_loopback: bool,
     ) -> dict[str, str]:
-        """Return what an attempt finds in its environment; nothing if there is nothing to reach."""
+        """Return the gateway's variables for an attempt; empty if it may reach nothing."""
 
-    async def admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
-        """Let an attempt in until a file says that it ended; return the path of its door."""
+    async def admit(
+        self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool
+    ) -> str:
+        """Grant access until a file says that the attempt ended; return the path of its socket."""
 
-    def writes(self, name: str) -> bool:
-        """Whether an attempt that was told of it could write to somewhere outside."""
+    def can_write(self, name: str) -> bool:
+        """Whether an attempt with a grant could write to the outside."""
 
-    def wrote(self, name: str) -> bool | None:
-        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+    def has_written(self, name: str) -> bool | None:
+        """Return whether an attempt has written to the outside; None if that is unknown."""
 
-    def carry_on(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> None:
-        """Let an attempt in again that a process before this one has started."""
+    def readmit(self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool) -> None:
+        """Grant access again to an attempt that an earlier process started."""
 
-    def promise(self, until: float) -> None:
-        """Let attempts ask until a moment of boot time."""
+    def extend_lease(self, until: float) -> None:
+        """Extend all grants to an instant of boot time."""
 
-    def keep(self, living: Collection[str]) -> None:
-        """Let nobody ask but these."""
+    def revoke_others(self, living: Collection[str]) -> None:
+        """Revoke the grants of all other attempts."""
 
-    async def dismiss(self, name: str) -> None:
-        """Let an attempt in no more."""
+    async def revoke(self, name: str) -> None:
+        """Revoke the grant of an attempt."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection to the gateway; it keeps running."""

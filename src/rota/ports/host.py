@@ -1,4 +1,4 @@
-"""What the machine offers: sites, tokens, probes, artifacts, secrets, load."""
+"""Protocols of what the machine offers: sites, tokens, probes, artifacts, secrets, load."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from rota.model.tasks import Task
 
 
 class SiteChecker(Protocol):
-    """Where programs can run here."""
+    """Checks which sites are available on this machine."""
 
     async def admit(self, site: Site, role: SpaceRole) -> None:
-        """Raise Unavailable, NotPermitted or Invalid, with what to do, unless it can be had."""
+        """Raise Unavailable, NotPermitted or Invalid, with a remedy, unless a site is available."""
 
-    async def holds(self, site: Site) -> Mapping[str, LimitEnforcement]:
-        """Return for whom memory, processes and processors can be bounded there."""
+    async def limit_enforcement(self, site: Site) -> Mapping[str, LimitEnforcement]:
+        """Return how limits on memory, processes and CPUs are enforced at a site."""
 
-    async def lacks(self, task: Task, role: SpaceRole) -> Sequence[str]:
-        """Return what a task names and would not be found here, in sentences."""
+    async def missing_programs(self, task: Task, role: SpaceRole) -> Sequence[str]:
+        """Return sentences about what a task names and this machine lacks."""
 
 
 class AgentApiAddress(NamedTuple):
-    """Where the desk is for a program, and the pass it shows there.
+    """The URL of the agent API and the token of an attempt.
 
-    `socket` says that the program must be handed the desk's socket to reach it.
+    With `socket`, the program must be passed a socket to reach it.
     """
 
     url: str
@@ -40,16 +40,16 @@ class AgentApiAddress(NamedTuple):
 
 
 class AttemptTokens(Protocol):
-    """Gives attempts their way to the desk."""
+    """Issues attempt tokens."""
 
-    def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
-        """Return the way of an attempt that runs at a site; None while the desk is closed."""
+    def address_for(self, lease: Lease, site: Site) -> AgentApiAddress | None:
+        """Return the address for an attempt at a site; None while the agent API is closed."""
 
 
 class FileStat(NamedTuple):
-    """A file that is there: when it was last written, in microseconds, and how large it is.
+    """Modification time (in microseconds) and size of a file.
 
-    `changed` says whether it is another than when the attempt began, None where nobody knows.
+    `changed` says whether it differs from before the attempt; None if that is unknown.
     """
 
     written: int
@@ -58,14 +58,14 @@ class FileStat(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """Whether something is as it was wanted, and the sentence that tells what was seen."""
+    """Whether a probe passed, with the observation as a sentence."""
 
     passed: bool
     evidence: str
 
 
 class Probes(Protocol):
-    """Looks for checks. Everything it looks at may be hostile; every look ends in time."""
+    """Examines files and URLs for checks; its input may be hostile, and each probe is bounded."""
 
     async def note_files(
         self,
@@ -76,70 +76,70 @@ class Probes(Protocol):
         *,
         anew: bool,
     ) -> None:
-        """Note how files in a task's folder are before anything of an attempt begins.
+        """Record the state of files in a task's folder before an attempt starts.
 
-        What was noted before stays, unless it begins anew: its programs may have run meanwhile.
+        An earlier record is kept unless `anew`: programs of the attempt may have run since.
         """
 
-    async def file(
+    async def stat_file(
         self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
     ) -> FileStat | str:
-        """Return what is known of a plain file in a task's folder, or why it is not one.
+        """Return size and time of a regular file in a task's folder, or why that is impossible.
 
-        No link is followed, on no step.
+        Links are not followed, at any step of the path.
         """
 
-    async def answers(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
-        """Whether an address answers well in time, and its answer contains a text.
+    async def check_url(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
+        """Whether a URL responds successfully in time, with a text that contains `contains`.
 
-        Addresses of this machine and of its networks are refused, also after a redirect.
+        Addresses of this machine and its networks are rejected, also after a redirect.
         """
 
     async def check_patterns(
         self, space: str, patterns: Sequence[str]
     ) -> tuple[int | None, str] | None:
-        """Return which pattern is no regular expression, and why; None if all are.
+        """Return the index of an invalid regular expression and why; None if all are valid.
 
-        Without a number they take too long to compile.
+        Without an index, compiling them took too long.
         """
 
     async def search(self, space: str, pattern: str, text: str) -> bool | None:
-        """Whether a pattern is found in a text; None if that could not be found out in time."""
+        """Whether a pattern matches in a text; None if that took too long."""
 
     async def check_result(
         self, space: str, schema: object, result: str | None
     ) -> Sequence[str] | None:
-        """Return in what a result does not fit a schema; None if that took too long."""
+        """Return the errors of a result against a JSON schema; None if that took too long."""
 
 
 class OpenArtifact(NamedTuple):
-    """An artifact to be read; whoever opened it closes it."""
+    """An open artifact; the caller closes it."""
 
     artifact: Artifact
     file: BinaryIO
 
 
 class ArtifactStore(Protocol):
-    """The artifacts of this home. Programs wrote them: nothing in there is followed or trusted.
+    """The artifacts of a home, which are untrusted: links in them are never followed.
 
-    Short work on files, to be done beside the loop.
+    Its methods block on files, so they are called in a thread.
     """
 
-    def of(self, space: str, run_id: int) -> ArtifactList:
-        """Return what a run has left; nothing if it ran in another home."""
+    def list_artifacts(self, space: str, run_id: int) -> ArtifactList:
+        """Return the artifacts of a run; empty if it ran in another home."""
 
     def open(self, space: str, run_id: int, name: str) -> OpenArtifact:
-        """Open an artifact; NotFound if it is no plain file, Refused if it is too large."""
+        """Open an artifact; raise NotFound if it is no regular file, Refused if it is too large."""
 
-    def shelves(self) -> Sequence[ArtifactFolder]:
-        """Return the folders of all runs."""
+    def list_folders(self) -> Sequence[ArtifactFolder]:
+        """Return the artifact folders of all runs."""
 
-    def drop(self, shelf: ArtifactFolder) -> None:
+    def delete_folder(self, shelf: ArtifactFolder) -> None:
         """Delete a run's folder with everything in it."""
 
 
 class Artifact(NamedTuple):
-    """One file; its name is a path below the run's own folder."""
+    """An artifact; its name is a path below the run's folder."""
 
     name: str
     size: int
@@ -148,10 +148,10 @@ class Artifact(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactList:
-    """What a run has left, by name.
+    """The artifacts of a run, by name.
 
-    `left_out` counts what is no plain file of its own (links, pipes, names that cannot be shown) or
-    may not be looked at; `more` says that there is more than is told.
+    `left_out` counts links, pipes, files with unprintable names and the like; `more` means that the
+    list is not complete.
     """
 
     files: tuple[Artifact, ...] = ()
@@ -160,7 +160,7 @@ class ArtifactList:
 
 
 class ArtifactFolder(NamedTuple):
-    """The folder that a run's artifacts are in."""
+    """The artifact folder of a run."""
 
     space: str
     run_id: int
@@ -172,24 +172,24 @@ class SecretStore(Protocol):
     """The secrets of this home."""
 
     def check(self, name: str, value: str) -> None:
-        """Raise Invalid unless a secret can be kept so; the value is in no sentence."""
+        """Raise Invalid unless a secret can be stored; the error never contains the value."""
 
     async def list_secrets(self) -> Sequence[SecretInfo]:
-        """Return every secret that is known, by name."""
+        """Return all secrets by name."""
 
     async def put(self, name: str, value: str, by: str) -> SecretInfo:
-        """Keep a secret in place of what had its name; it counts at once."""
+        """Store or replace a secret; it takes effect at once."""
 
     async def remove(self, name: str) -> None:
-        """Forget a secret that was kept; NotFound if none was."""
+        """Remove a stored secret; raise NotFound if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretInfo:
-    """One secret that is known here by its name.
+    """A secret, without its value.
 
-    `source` is where its value comes from: `kept`, `env:NAME` or `file:/path`. `problem` says why
-    there is none just now. `upstreams` are those of the gateway that show it.
+    `source` is where its value comes from: `kept` (stored), `env:NAME` or `file:/path`. `problem`
+    says why it has no value at the moment. `upstreams` are those of the gateway that use it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The keepers of a home."""
+"""The keepers of a home, as attempts use them."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from rota.ports.agent import AgentWorkspace, PreparedProgram
 
 
 class KeeperHome(Protocol):
-    """Short work on files that remembers nothing: a process that comes back does the same calls.
+    """Starts, observes and stops keepers by their files.
 
-    Keepers end by themselves once nobody has promised them more time.
+    It keeps no state in memory: after a restart the same calls work again. Keepers stop by
+    themselves if their lease is not extended. Methods that are not async block briefly on files.
     """
 
     @property
     def home(self) -> str:
-        """What this home is called in the store."""
+        """Name of this home in the store."""
 
     @property
     def host(self) -> str:
-        """What this machine is called."""
+        """Name of this machine."""
 
     @property
     def boot(self) -> str:
-        """The name of the time since this machine was last started."""
+        """Boot id of this machine."""
 
-    def take(self) -> bool:
-        """Take the home for this process; false if another one has it."""
+    def acquire(self) -> bool:
+        """Acquire the home for this process; false if another process has it."""
 
     def close(self) -> None:
-        """Let go of the home; its keepers go on until the promise ends."""
+        """Release the home; its keepers continue until their lease ends."""
 
-    def moment(self) -> float:
-        """Return the seconds since this machine was started, sleep included."""
+    def boot_time(self) -> float:
+        """Return the seconds since boot, sleep included."""
 
-    def promise(self, until: float) -> None:
-        """Let every keeper go on until a moment."""
+    def extend_lease(self, until: float) -> None:
+        """Extend the lease of all keepers to an instant of boot time."""
 
-    def room(
+    def make_workspace(
         self,
         assignment: Assignment,
         site: Site,
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> AgentWorkspace:
-        """Return the folders of an attempt, by the paths its own program sees.
+        """Create the folders of an attempt, and return their paths as its program sees them.
 
-        Raises Exhausted where the machine has no room for them and no program has begun.
+        Raises Exhausted if the machine lacks space for them before a program has started.
         """
 
-    def mailbox(self, kept: KeptAttempt) -> str:
-        """Return the mailbox of a try, made if it is not there, by the path its program sees."""
+    def make_mailbox(self, kept: KeptAttempt) -> str:
+        """Create the mailbox of a launch if needed; return its path as the program sees it."""
 
     async def start(
         self,
@@ -66,65 +67,69 @@ class KeeperHome(Protocol):
         prepared: PreparedProgram,
         bounds: ResourceLimits,
     ) -> None:
-        """Start the keeper of an attempt, at most once; how that went is seen by looking.
+        """Start the keeper of an attempt, at most once; its outcome is found in its files.
 
-        Raises Unavailable or NotPermitted, and starts nothing, where the site cannot be had;
-        Exhausted where the machine lacks room, memory or files, if no try of it has begun before.
+        Raises Unavailable or NotPermitted if the site is not available, and Exhausted if the
+        machine lacks disk space, memory or file descriptors and no launch of the attempt has
+        started before.
         """
 
-    def look(self, kept: KeptAttempt) -> ExitRecord | None:
-        """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
+    def exit_record(self, kept: KeptAttempt) -> ExitRecord | None:
+        """Return how an attempt ended, or None while it runs; first ends what is left of it."""
 
-    def beside(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
-        """Return what else was ever started for an attempt in this home."""
+    def other_launches(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
+        """Return the other launches of an attempt in this home."""
 
-    def result(self, assignment: Assignment) -> bytes | None:
-        """Return what an attempt left in its result file, one byte more than counts at most."""
+    def read_result(self, assignment: Assignment) -> bytes | None:
+        """Return the result file of an attempt, at most one byte more than allowed."""
 
-    def wrote(self, kept: KeptAttempt) -> bool | None:
-        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+    def has_written(self, kept: KeptAttempt) -> bool | None:
+        """Return whether an attempt has written to the outside; None if that is unknown."""
 
-    def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
-        """Return what a stream has at an offset."""
+    def read_output(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
+        """Return bytes of an output stream from an offset."""
 
-    def input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
-        """Return all that a program was given to read, and whether that has ended."""
+    def read_input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
+        """Return all input of a program, and whether its input was closed."""
 
-    def write(self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False) -> None:
-        """Put bytes at an offset of what a program reads; with `end` there is no more."""
+    def write_input(
+        self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False
+    ) -> None:
+        """Write input of a program at an offset; with `end`, close it afterwards."""
 
     def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
-        """Ask a keeper to end its tree: politely, then for certain.
+        """Ask a keeper to stop its tree: SIGTERM first, SIGKILL after the grace period.
 
-        Asking again can only hurry it, and what has ended is not disturbed. No disk prevents it:
-        the wish has room of its own on a full one, and where it cannot be written all the same the
-        keeper is signalled and uses its own grace. Raises OSError only while this process can open
-        no more files: then nothing was said, and it is to be asked again.
+        Asking again can only shorten the grace period; an ended attempt is not affected. The
+        request has reserved space, so that it can be written on a full disk; if it cannot be
+        written all the same, the keeper is signalled and uses its own grace period. Raises OSError
+        only if this process cannot open more files; then nothing was requested, and the call has to
+        be repeated.
         """
 
-    async def sweep(self, kept: KeptAttempt) -> None:
-        """End what outlives the tree of an attempt that has ended; it may take a while.
+    async def clean_up(self, kept: KeptAttempt) -> None:
+        """Clean up what outlives the process tree of an ended attempt; this may take a while.
 
-        Raises Unavailable while something is left: the attempt is not over before.
+        Raises Unavailable while something is left; the attempt has not ended before.
         """
 
-    async def unswept(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
-        """Return what has ended, is not known any more, and may have left something behind."""
+    async def find_uncleaned(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
+        """Return ended attempts that are no longer known and may have left processes behind."""
 
-    def pane(self, kept: KeptAttempt) -> str | None:
-        """Return what the pane of an attempt shows, None where none answers; takes a moment."""
+    def capture_pane(self, kept: KeptAttempt) -> str | None:
+        """Return the content of an attempt's terminal, or None; takes a moment."""
 
-    async def forget(self, kept: KeptAttempt) -> None:
-        """Delete the folder of an attempt that has ended and is on record."""
+    async def delete(self, kept: KeptAttempt) -> None:
+        """Delete the folder of an ended attempt that is recorded."""
 
-    async def tidy(self, known: Sequence[KeptAttempt]) -> None:
-        """Delete what has ended long ago and is not known any more."""
+    async def delete_old(self, known: Sequence[KeptAttempt]) -> None:
+        """Delete folders of attempts that ended long ago and are no longer known."""
 
-    async def sign(self, kept: KeptAttempt) -> AttemptSample:
-        """Return what can be seen of an attempt without disturbing it."""
+    async def take_sample(self, kept: KeptAttempt) -> AttemptSample:
+        """Return a sample of an attempt without disturbing it."""
 
-    def rouse(self, kept: KeptAttempt, *, for_good: bool) -> bool:
-        """Wake a silent keeper, or end it for good with its tree; true if that was tried."""
+    def wake(self, kept: KeptAttempt, *, for_good: bool) -> bool:
+        """Wake an unresponsive keeper, or with `for_good` kill its tree; true if that was tried."""
 
-    async def rung(self, kept: KeptAttempt, seconds: float) -> None:
-        """Wait until a keeper has something new or has ended, at most so long."""
+    async def wait_for_change(self, kept: KeptAttempt, seconds: float) -> None:
+        """Wait until a keeper reports something new or ends, at most `seconds`."""

@@ -1,4 +1,4 @@
-"""Mailboxes of attempts."""
+"""Mailboxes: folders through which attempts exchange commands, replies and messages with Rota."""
 
 from __future__ import annotations
 
@@ -11,74 +11,72 @@ from rota.model.ids import Epoch, RunId
 from rota.model.threads import ThreadMessage
 
 OUT = "out"
-"""What the program writes into; everybody else only reads there, and takes away."""
+"""Folder that the program writes to; Rota only reads and removes files in it."""
 IN = "in"
-"""What the program reads, and cannot write to behind walls."""
+"""Folder that the program reads; isolated programs cannot write to it."""
 REPLIES = "replies"
-"""The folder in `in` with the answers to commands."""
+"""Folder in `in` with replies to commands."""
 MESSAGES = "messages"
-"""The folder in `in` with messages that came while the program ran."""
+"""Folder in `in` with messages that arrive while the program runs."""
 FILES = "files"
-"""The folder in `in` with the files of messages, in a folder for each by its id."""
+"""Folder in `in` with the files of messages, one folder per message id."""
 
 
 def files_in(box: str) -> str:
-    """Return where the files of messages lie in a mailbox."""
+    """Return the folder with the files of messages in a mailbox."""
     return f"{box}/{IN}/{FILES}"
 
 
 Acknowledged: TypeAlias = Callable[[AttemptIdentity, int], Awaitable[object]]
-"""Told that an attempt has read everything up to a number; raises if it was given none such."""
+"""Called when an attempt acknowledges all messages up to a number; raises if there is none."""
 
 
 class MailboxFolder(Protocol):
-    """Where a program that runs finds what it is told."""
+    """Puts messages and their files into the mailboxes of running programs."""
 
-    async def bring(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
-        """Lay the files of a message into the mailbox of a try, all of them, unless they are there.
+    async def put_files(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
+        """Put the files of a message into the mailbox of a launch, unless they are there.
 
-        Returns the message, which knows those that are `lost`: what is not what was sent is left
-        out, now and ever after. Raises Unavailable, and lays none there, if they cannot be written.
+        Returns the message with the `lost` files noted: files that differ from what was sent are
+        left out permanently. Raises Unavailable, and puts none there, if they cannot be written.
         """
 
-    async def give(
+    async def put_message(
         self,
         run_id: RunId,
         epoch: Epoch,
         message: ThreadMessage,
         told: Callable[[ThreadMessage], Mapping[str, Any]],
     ) -> int | None:
-        """Put a message, as it is told, into the mailbox of an attempt and return its number.
+        """Put a message into the mailbox of an attempt and return its number.
 
-        None, and nothing is given, unless the program has said that it listens. It has read the
-        message when it acknowledges the number, and not before. Its files are brought before.
+        Returns None, and does nothing, unless the program has announced that it reads messages. It
+        has read the message once it acknowledges the number. Its files must have been put there
+        before.
         """
 
 
 class MailboxService(MailboxFolder, Protocol):
-    """The mailboxes of the attempts that are heard here, one for each try."""
+    """Serves the mailboxes of the attempts of this process, one per launch."""
 
     async def open(
         self, assignment: Assignment, kept: KeptAttempt, folder: str, stop: Callable[[str], None]
     ) -> None:
-        """Serve a try's mailbox from now on; nothing happens if it is served already.
+        """Start serving the mailbox of a launch, unless it is served already.
 
-        Who opens one before the program starts fills in what the program is to find. `stop` is
-        called once, with the reason, if the program misuses it: the attempt must fail. Raises
-        Unavailable if the folder cannot be used.
+        If called before the program starts, it also writes what the program expects to find. `stop`
+        is called once, with the reason, if the program misuses the mailbox: the attempt must fail.
+        Raises Unavailable if the folder cannot be used.
         """
 
     async def close(self, kept: KeptAttempt, *, drain: bool) -> str | None:
-        """Serve it no more, after what the program has left behind if that is still to be done.
+        """Stop serving a mailbox; with `drain`, first process what the program has left in it.
 
-        Call it when nothing of the program is alive. Returns why the attempt must fail, if so.
+        Call it when no process of the program is alive. Returns why the attempt must fail, if so.
         """
 
-    def leave(self, run_id: RunId) -> None:
-        """Serve the mailbox of a run no more here: another process may, where its program goes on.
+    def release(self, run_id: RunId) -> None:
+        """Stop serving the mailbox of a run that another process takes over, if one is served."""
 
-        Nothing happens where none is served.
-        """
-
-    def tell(self, acknowledged: Acknowledged) -> None:
-        """Let somebody know of every message that a program acknowledges, from now on."""
+    def set_callback(self, acknowledged: Acknowledged) -> None:
+        """Register a callback for the messages that programs acknowledge."""

@@ -1,4 +1,4 @@
-"""Runners: a lease becomes a report."""
+"""Runners: execute a claimed run and return a report."""
 
 from __future__ import annotations
 
@@ -9,59 +9,59 @@ from typing import Protocol
 from rota.model.attempts import Assignment, AttemptReport, Failed, KeptAttempt
 from rota.model.heartbeats import AttemptSample
 
-LONGEST_TRACE = 4_000
+MAX_TRACE = 4_000
 
 
 class Runner(Protocol):
-    """Runs attempts of the routes it names.
+    """Runs attempts of its routes.
 
-    `run` returns a report or raises; what it raises is a failure of the attempt. It must stop soon
-    when its task is cancelled. When the work cannot be stopped, `run` ends only with the work.
+    `run` returns a report or raises; an exception is a failure of the attempt. It must end soon
+    after its task is cancelled; if the work cannot be stopped, `run` ends with the work.
 
-    One that `keeps` attempts lets them outlive this process and holds them to their timeouts. After
-    `let_go` of a run, which is said while `run` goes on, the work goes on when `run` is cancelled.
+    A runner that `keeps` attempts lets them outlive this process and enforces their timeouts. After
+    `detach`, which is called while `run` is active, cancelling `run` leaves the work running.
     """
 
     keeps: bool
 
     def routes(self) -> Sequence[str]:
-        """Return the routes this runner serves now."""
+        """Return the routes that this runner serves now."""
 
-    def waited(self, run_id: int) -> float | None:
-        """Return how many seconds an attempt waited for its turn here; None while it still does.
+    def queue_wait(self, run_id: int) -> float | None:
+        """Return how many seconds an attempt waited for its turn; None while it waits.
 
-        A timeout counts from the end of that wait.
+        Its timeout starts after that wait.
         """
 
     async def run(self, assignment: Assignment) -> AttemptReport:
-        """Run one attempt to its end, or carry on what was kept of it."""
+        """Run one attempt to its end, or adopt the one that an earlier process kept."""
 
-    def let_go(self, run_id: int) -> None:
-        """Let an attempt go on without this process; nothing happens where none is kept."""
+    def detach(self, run_id: int) -> None:
+        """Leave an attempt running without this process, if one is kept."""
 
 
 class DurableRunner(Protocol):
-    """The keepers of this home: what lets attempts outlive a process."""
+    """A runner whose attempts outlive this process, in keepers."""
 
     @property
     def home(self) -> str:
-        """What this home is called in the store."""
+        """Name of this home in the store."""
 
     async def open(self) -> bool:
-        """Take the home for this process; false if another one has it."""
+        """Acquire the home for this process; false if another process has it."""
 
     async def renew(self) -> tuple[float, Sequence[KeptAttempt]]:
-        """Promise the keepers some more time; return when to do it again, and what is kept."""
+        """Extend the lease of the keepers; return when to do so again, and the kept attempts."""
 
     async def close(self) -> None:
-        """Let go of the home; its keepers go on until the promise ends."""
+        """Release the home; its keepers continue until their lease ends."""
 
-    async def signs(self) -> list[AttemptSample]:
-        """Return what can be seen of the attempts that are kept here."""
+    async def take_samples(self) -> list[AttemptSample]:
+        """Return samples of the kept attempts."""
 
 
 def failure(fault: BaseException) -> Failed:
-    """Return an exception as a failure that a person can act on: the sentence, then the trace."""
+    """Return an exception as a failure: the sentence first, then the traceback."""
     sentence = "".join(traceback.format_exception_only(fault)).strip()
     trace = "".join(traceback.format_exception(fault)).strip()
-    return Failed(code="exception", message=f"{sentence}\n{trace[-LONGEST_TRACE:]}")
+    return Failed(code="exception", message=f"{sentence}\n{trace[-MAX_TRACE:]}")

@@ -1,1 +1,1 @@
-"""Pure decisions over facts and a given now."""
+"""Pure decisions: functions of facts and a given now, without I/O."""

@@ -1,9 +1,9 @@
-"""Budgets: reservations, forecasts, when one is used up, what a person is asked.
+"""Budgets: reservations, forecasts, exhausted units, and the questions asked about them.
 
-Only what runs of its kind can use counts for a run: a script uses time, and no tokens. An agent
-tells what it has used after the fact, so a run can pass its cap by what one turn uses. It is set
-aside as much as the task usually takes, and more when that is used up, as long as the run
-and the day allow it: what is set aside together is never more than a cap.
+Only units that runs of a kind can use count for it: a script uses time, but no tokens. Agents
+report usage afterwards, so a run can exceed its cap by the usage of one turn. An attempt reserves
+what its task typically uses, and more when that is used up, as long as the run and the day allow
+it; the sum of reservations never exceeds a cap.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from rota.model.instants import to_micros
 from rota.model.runs import Question
 from rota.model.tasks import TaskKind
 
-STOPPED = "budget: "
-"""How the reason begins for which a program was ended at its budget."""
+STOP_PREFIX = "budget: "
+"""Start of the reason with which a program is stopped at its budget."""
 OVER = "over_budget"
 CONTINUE, CHEAPER, STOP, PAUSE = "continue with more", "cheaper model", "stop", "pause the task"
 ENDED_BY = {
-    STOP: "it is cancelled when its turn comes",
-    PAUSE: "it is cancelled when its turn comes, and its task is paused",
+    STOP: "it will be cancelled when it is claimed",
+    PAUSE: "it will be cancelled when it is claimed, and its task will be paused",
 }
-"""What becomes of a run by the answers after which it does not go on."""
+"""Answers after which a run does not continue, and what happens to it."""
 QUESTION_LIFE = timedelta(days=7)
-GIVEN_BACK = timedelta(minutes=1)
-"""How soon a run looks again that found all that is left set aside for others."""
+RETRY_RESERVATION = timedelta(minutes=1)
+"""After which time a run tries again that found the rest of a budget reserved by others."""
 ONE = Amounts(**dict.fromkeys(UNITS, 1))
 FIRST_SHARE = 4
-"""Which part of a cap is set aside for a task that nothing is known of."""
-WORDS = {
+"""Fraction of a cap that is reserved for a task without history."""
+UNIT_NAMES = {
     "tokens": "tokens",
     "cost": "dollars",
     "turns": "turns",
@@ -57,7 +57,7 @@ WORDS = {
 
 
 class UsageForecast(NamedTuple):
-    """What a run of a task usually uses and has used at most, from so many runs."""
+    """Typical (median) and largest usage of a task's runs, from a number of runs."""
 
     runs: int
     median: Amounts
@@ -65,7 +65,7 @@ class UsageForecast(NamedTuple):
 
 
 class BudgetAnswers(NamedTuple):
-    """What people have answered when a run had used up its budget."""
+    """Answers of people to the questions of exhausted budgets."""
 
     more: int = 0
     cheaper: bool = False
@@ -74,7 +74,7 @@ class BudgetAnswers(NamedTuple):
 
 
 def forecast(history: Sequence[Amounts]) -> UsageForecast | None:
-    """Return what a run will probably use; None if there is no history."""
+    """Return the expected usage of a run; None without history."""
     if not history:
         return None
     middle = len(history) // 2
@@ -87,22 +87,22 @@ def forecast(history: Sequence[Amounts]) -> UsageForecast | None:
 
 
 def unusable_caps(kind: TaskKind, caps: BudgetCaps) -> tuple[str, ...]:
-    """Return the units of caps that no run of a kind can use."""
+    """Return the capped units that no run of a kind can use."""
     return tuple(unit for unit, _ in caps if unit not in USABLE[kind])
 
 
 def left_of_run(caps: BudgetCaps, used: Amounts, more: int) -> BudgetCaps:
-    """Return what a run may still use; each `more` that was answered grants its caps once more."""
+    """Return what a run may still use; each `more` answered grants its caps again."""
     return BudgetCaps(**{unit: cap * (1 + more) - getattr(used, unit) for unit, cap in caps})
 
 
 def reservation(
     left: BudgetCaps, day: Sequence[BudgetCaps], known: UsageForecast | None, used: Amounts
 ) -> Amounts:
-    """Return how much to set aside for an attempt that has used so much already.
+    """Return how much to reserve for an attempt that has used `used` already.
 
-    The most a run has ever used, or a part of the smallest cap of the day while nothing is known;
-    never more than the run may use, and always more than it has used.
+    It is the most a run has ever used, or without history a fraction of the smallest daily cap; at
+    most what the run may use, and always more than it has used.
     """
     found: dict[str, int] = {}
     for unit in UNITS:
@@ -110,79 +110,79 @@ def reservation(
         caps = [cap for each in day if (cap := getattr(each, unit)) is not None]
         if own is None and not caps:
             continue
-        usual = getattr(known.max, unit) if known is not None else 0
+        largest = getattr(known.max, unit) if known is not None else 0
         share = min(caps) // FIRST_SHARE if caps else 0
-        guess = max(usual or share, spent + max(spent // 2, share, 1), 1)
+        guess = max(largest or share, spent + max(spent // 2, share, 1), 1)
         found[unit] = guess if own is None else max(0, min(own, guess) if caps else own)
     return Amounts(**found)
 
 
-def used_up(caps: BudgetCaps, used: Amounts) -> str | None:
-    """Return the first unit of which nothing is left, in words."""
+def exhausted_unit(caps: BudgetCaps, used: Amounts) -> str | None:
+    """Return the first unit of which nothing is left."""
     for unit, cap in caps:
         if getattr(used, unit) >= cap:
             return unit
     return None
 
 
-def add_price(said: AgentUsage, model: str | None, prices: Prices) -> AgentUsage:
-    """Return usage with what it costs: as the agent told, else by the price of its model.
+def add_price(usage: AgentUsage, model: str | None, prices: Prices) -> AgentUsage:
+    """Return usage with its cost: as the agent reported it, or by the price of its model.
 
-    An agent that tells tokens and no money, or none at all, is charged if the price is known.
+    A reported cost of zero or none is replaced if tokens were used and the price is known.
     """
-    price = prices.get(said.model or "") or prices.get(model or "")
-    if said.cost or price is None or not (said.input or said.output):
-        return said
+    price = prices.get(usage.model or "") or prices.get(model or "")
+    if usage.cost or price is None or not (usage.input or usage.output):
+        return usage
     cached = price.input if price.cached is None else price.cached
-    fresh = max(0, said.input - said.cached)
-    cost = fresh * price.input + said.cached * cached + said.output * price.output
-    return replace(said, cost=cost / MILLION)
+    fresh = max(0, usage.input - usage.cached)
+    cost = fresh * price.input + usage.cached * cached + usage.output * price.output
+    return replace(usage, cost=cost / MILLION)
 
 
 def unpriced_models(agent: str, model: str | None, prices: Prices, *, tells: bool) -> str | None:
-    """Return why nobody would know what an agent costs, None if somebody does."""
+    """Return why the cost of an agent cannot be determined; None if it can."""
     if tells or (model or "") in prices:
         return None
     which = f"its model {model!r}" if model else "the model it chooses; name one"
     return (
-        f"the agent {agent} tells no money: name the price of {which}, in the settings under "
-        "[prices], or cap tokens instead"
+        f"the agent {agent} does not report its cost: set the price of {which} in the settings "
+        "under [prices], or cap tokens instead"
     )
 
 
-def amount_words(unit: str, amount: int) -> str:
-    """Return an amount with its unit."""
+def amount_text(unit: str, amount: int) -> str:
+    """Return an amount with its unit as text."""
     if unit == "cost":
         return f"${amount / MICROS:,.2f}"
-    return f"{amount:,} {WORDS[unit]}"
+    return f"{amount:,} {UNIT_NAMES[unit]}"
 
 
-def stopped_words(scope: BudgetScope, unit: str, cap: int) -> str:
-    """Return for which budget a program is ended."""
+def stop_reason(scope: BudgetScope, unit: str, cap: int) -> str:
+    """Return the reason for stopping a program: the exhausted budget."""
     whose = {"run": "this run", "task": "the task today", "space": "the space today"}[scope]
-    return f"{STOPPED}{whose} may use {amount_words(unit, cap)}"
+    return f"{STOP_PREFIX}{whose} may use {amount_text(unit, cap)}"
 
 
 def budget_question(reason: str, used: Amounts, options: Sequence[str]) -> WaitingForAnswer:
-    """Return the question that a run asks which has used up its budget."""
-    so_far = ", ".join(amount_words(unit, amount) for unit, amount in used if amount) or "nothing"
+    """Return the question asked by a run that has used up its budget."""
+    so_far = ", ".join(amount_text(unit, amount) for unit, amount in used if amount) or "nothing"
     return WaitingForAnswer(
-        question=f"It has used up its budget ({reason.removeprefix(STOPPED)}). What now?",
-        context=f"It was ended politely, having used {so_far}.",
+        question=f"The budget is used up ({reason.removeprefix(STOP_PREFIX)}). How to go on?",
+        context=f"The program was asked to end; so far it has used {so_far}.",
         options=tuple(options),
         expires_in=QUESTION_LIFE,
     )
 
 
 def options_for(models: Sequence[str]) -> tuple[str, ...]:
-    """Return what can be answered; a cheaper model only where the task names one."""
+    """Return the possible answers; a cheaper model only if the task names one."""
     return (CONTINUE, *([CHEAPER] if models else []), STOP, PAUSE)
 
 
 def read_answers(questions: Sequence[Question], stops: Sequence[DailyUsage]) -> BudgetAnswers:
-    """Return what people answered to the questions of a budget, told from those of an agent.
+    """Return the answers to questions about budgets.
 
-    Only what Rota itself has on record as a stop makes a question one of a budget.
+    A question is about a budget only if Rota recorded a stop at a budget for its epoch.
     """
     epochs = _stopped(stops)
     more, cheaper, stop, pause = 0, False, None, None
@@ -201,7 +201,7 @@ def read_answers(questions: Sequence[Question], stops: Sequence[DailyUsage]) -> 
 
 
 def ended_by_answer(answer: str, epoch: int, stops: Sequence[DailyUsage]) -> str | None:
-    """Return what becomes of a run that an answer to the question of its budget ends, in words."""
+    """Return what happens to a run if an answer about its budget ends it, else None."""
     if epoch not in _stopped(stops):
         return None
     return ENDED_BY.get(answer.strip().lower())
@@ -210,7 +210,7 @@ def ended_by_answer(answer: str, epoch: int, stops: Sequence[DailyUsage]) -> str
 def own_answers(
     answers: Sequence[str], questions: Sequence[Question], stops: Sequence[DailyUsage]
 ) -> tuple[str, ...]:
-    """Return the answers that a program has asked for itself, in order."""
+    """Return the answers to the questions of the program itself, in order."""
     epochs = _stopped(stops)
     asked = [one for one in questions if one.kind != "lost" and one.answer is not None]
     both = zip(asked, answers, strict=False)
@@ -221,28 +221,28 @@ def _stopped(stops: Sequence[DailyUsage]) -> set[int]:
     return {spent.epoch for spent in stops if spent.stop_reason is not None}
 
 
-def held_back(refusal: BudgetRefusal, now: datetime, timezone: str) -> tuple[int, str]:
-    """Return until when nothing may begin, in microseconds, and why.
+def wait_for_budget(refusal: BudgetRefusal, now: datetime, timezone: str) -> tuple[int, str]:
+    """Return until when a run waits for budget, in microseconds, and why.
 
-    What is set aside for others may be given back any moment; what is used, only the next day.
+    Reserved amounts may be returned at any moment; used ones only count until the next day.
     """
     whose = "task" if refusal.scope is BudgetScope.TASK else "space"
-    cap, left, aside = (amount_words(refusal.unit, amount) for amount in refusal[2:])
+    cap, left, aside = (amount_text(refusal.unit, amount) for amount in refusal[2:])
     why = f"the {whose}'s budget of {cap} for today has {left} left"
     until = next_day(now, timezone)
     if not refusal.left and refusal.reserved:
-        soon = to_micros(now + GIVEN_BACK)
-        return min(until, soon), f"{why}; {aside} are set aside for what runs now"
+        soon = to_micros(now + RETRY_RESERVATION)
+        return min(until, soon), f"{why}; {aside} are reserved by running attempts"
     return until, why
 
 
-def day_of(now: datetime, timezone: str) -> str:
-    """Return the date of an instant on the wall of a zone."""
+def local_date(now: datetime, timezone: str) -> str:
+    """Return the local date of an instant."""
     return now.astimezone(ZoneInfo(timezone)).date().isoformat()
 
 
 def next_day(now: datetime, timezone: str) -> int:
-    """Return the first instant of the next date on the wall of a zone, in microseconds."""
+    """Return when the next local date starts, in microseconds."""
     zone = ZoneInfo(timezone)
     day = now.astimezone(zone).date() + timedelta(days=1)
     return to_micros(datetime.combine(day, time(), zone).astimezone(UTC))

@@ -1,4 +1,4 @@
-"""Checks, gates and next checks as a task's spec names them."""
+"""Checks, gates and next checks of a task: their fields in its spec, and their evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.model.checks import Check, CheckKind, CheckResult
 from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.ids import RunId
 from rota.model.programs import NetworkAccess, Site
-from rota.model.runs import LONGEST_PAYLOAD, RunBatch, RunSource
+from rota.model.runs import MAX_PAYLOAD_BYTES, RunBatch, RunSource
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
 from rota.rules.json_schema import check_schema
@@ -23,111 +23,111 @@ from rota.timing.durations import parse_duration
 
 CHECKS = "checks"
 MAX_CHECKS = 20
-MAX_WORDS = 1_000
-LONGEST_TEXT = 10_000
-LONGEST_PATTERN = 1_000
-LONGEST_ADDRESS = 2_000
-LARGEST_LENGTH = 256 * 1024
-USUAL_SECONDS = 60.0
-MOST_SECONDS = 600.0
-BESIDE = {
+MAX_ARGUMENTS = 1_000
+MAX_TEXT = 10_000
+MAX_PATTERN = 1_000
+MAX_ADDRESS = 2_000
+MAX_MIN_LENGTH = 256 * 1024
+DEFAULT_SECONDS = 60.0
+MAX_SECONDS = 600.0
+EXTRA_FIELDS = {
     CheckKind.COMMAND: {"timeout"},
     CheckKind.URL: {"contains", "timeout"},
     CheckKind.NOT_LIKE: {"regex"},
 }
-"""What may be said beside the word that names a check."""
+"""Further fields of each kind of check."""
 
 
 class CheckedOutcome(NamedTuple):
-    """What an attempt is checked by: its result, as JSON text, and the tools it has called."""
+    """What checks look at: the result as JSON text, and the tools called."""
 
     result: str | None
     tools: Collection[str] = ()
 
 
 def checks_in(spec: Mapping[str, Any]) -> tuple[Check, ...]:
-    """Return the checks of a record; Invalid, naming the first one that is wrong."""
-    told = spec.get(CHECKS)
-    if told is None:
+    """Return the checks of a spec; raise Invalid for the first wrong one."""
+    items = spec.get(CHECKS)
+    if items is None:
         return ()
-    if not isinstance(told, list) or len(told) > MAX_CHECKS:
-        raise Invalid(CHECKS, told, f"give a list of at most {MAX_CHECKS} checks")
-    return tuple(_check(one, f"{CHECKS}[{n}]") for n, one in enumerate(told))
+    if not isinstance(items, list) or len(items) > MAX_CHECKS:
+        raise Invalid(CHECKS, items, f"give a list of at most {MAX_CHECKS} checks")
+    return tuple(_check(one, f"{CHECKS}[{n}]") for n, one in enumerate(items))
 
 
 def patterns_in(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the regular expressions of a record's checks, each with its field.
+    """Return the regular expressions of a spec's checks, each with its field.
 
-    Whether they are any is found out where they are matched: to compile one may take for ever.
+    They are not compiled here, because compiling a hostile one may take unlimited time.
     """
     found = enumerate(checks_in(spec))
     return [(f"{CHECKS}[{n}].{check.kind}", check.wanted) for n, check in found if check.regex]
 
 
 def check_checks(spec: Mapping[str, Any], kind: TaskKind) -> None:
-    """Refuse checks that are wrong, or that a task of its kind cannot have."""
+    """Raise Invalid for checks that are wrong or that a task of this kind cannot have."""
     checks = checks_in(spec)
     if checks and kind is TaskKind.PYTHON:
-        raise Invalid(
-            CHECKS, checks[0].kind.value, "a callable raises what is wrong: leave them out"
-        )
+        raise Invalid(CHECKS, checks[0].kind.value, "callables raise errors instead: leave it out")
     for check in checks:
         if check.kind is CheckKind.TOOL_CALLED and kind is not TaskKind.AGENT:
             raise Invalid(CHECKS, check.kind.value, "only agents call tools: leave it out")
 
 
-def _check(told: object, field: str) -> Check:
-    if not isinstance(told, dict):
-        raise Invalid(field, told, 'write an object, like {"min_length": 200}')
-    kinds = [kind for kind in CheckKind if kind.value in told]
+def _check(item: object, field: str) -> Check:
+    if not isinstance(item, dict):
+        raise Invalid(field, item, 'write an object, like {"min_length": 200}')
+    kinds = [kind for kind in CheckKind if kind.value in item]
     if len(kinds) != 1:
-        raise Invalid(field, list(told), f"name exactly one of {', '.join(CheckKind)}")
+        raise Invalid(field, list(item), f"name exactly one of {', '.join(CheckKind)}")
     kind = kinds[0]
-    stray = next((name for name in told if name != kind and name not in BESIDE.get(kind, ())), None)
+    stray = next(
+        (name for name in item if name != kind and name not in EXTRA_FIELDS.get(kind, ())), None
+    )
     if stray is not None:
-        raise Invalid(f"{field}.{stray}", told[stray], f"does not go with {kind}: leave it out")
+        raise Invalid(f"{field}.{stray}", item[stray], f"does not go with {kind}: leave it out")
     made = Check(
         kind=kind,
-        wanted=told[kind],
-        contains=told.get("contains"),
-        regex=told.get("regex") is True,
-        seconds=_seconds(told.get("timeout"), field),
+        wanted=item[kind],
+        contains=item.get("contains"),
+        regex=item.get("regex") is True,
+        seconds=_seconds(item.get("timeout"), field),
     )
-    CHECKERS[kind](made, f"{field}.{kind}", told)
+    CHECKERS[kind](made, f"{field}.{kind}", item)
     return made
 
 
-def _seconds(told: object, field: str) -> float | None:
-    if told is None:
+def _seconds(value: object, field: str) -> float | None:
+    if value is None:
         return None
-    length = parse_duration(str(told), field=f"{field}.timeout").total_seconds()
-    if not 0 < length <= MOST_SECONDS:
-        raise Invalid(f"{field}.timeout", told, "give at most 10 minutes")
+    length = parse_duration(str(value), field=f"{field}.timeout").total_seconds()
+    if not 0 < length <= MAX_SECONDS:
+        raise Invalid(f"{field}.timeout", value, "give at most 10 minutes")
     return length
 
 
-def _path(check: Check, field: str, _told: Mapping[str, Any]) -> None:
+def _path(check: Check, field: str, _item: Mapping[str, Any]) -> None:
     path = check.wanted
-    if not isinstance(path, str) or not 0 < len(path) <= LONGEST_TEXT or "\0" in path:
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_TEXT or "\0" in path:
         raise Invalid(field, path, "name a file inside the task's folder")
     if {"", ".", ".."} & set(path.split("/")):
         raise Invalid(field, path, "name a file inside the task's folder, without . and .. in it")
 
 
-def _words(check: Check, field: str, _told: Mapping[str, Any]) -> None:
-    words = check.wanted
-    fits = isinstance(words, list) and 0 < len(words) <= MAX_WORDS
-    if not fits or not all(isinstance(word, str) for word in words):
-        raise Invalid(field, words, "give the words of a program as a list")
+def _argv(check: Check, field: str, _item: Mapping[str, Any]) -> None:
+    argv = check.wanted
+    fits = isinstance(argv, list) and 0 < len(argv) <= MAX_ARGUMENTS
+    if not fits or not all(isinstance(word, str) for word in argv):
+        raise Invalid(field, argv, "give the words of a program as a list")
     try:
-        check_program(words)
-    except Invalid as fault:
-        raise Invalid(field, fault.value, fault.advice) from None
+        check_program(argv)
+    except Invalid as error:
+        raise Invalid(field, error.value, error.advice) from None
 
 
-def _address(check: Check, field: str, _told: Mapping[str, Any]) -> None:
+def _address(check: Check, field: str, _item: Mapping[str, Any]) -> None:
     url = check.wanted
-    if not isinstance(url, str) or not 0 < len(url) <= LONGEST_ADDRESS or not url.isprintable():
+    if not isinstance(url, str) or not 0 < len(url) <= MAX_ADDRESS or not url.isprintable():
         raise Invalid(field, url, "write an address, like https://example.org/status")
     try:
         parts = urlsplit(url)
@@ -142,59 +142,59 @@ def _address(check: Check, field: str, _told: Mapping[str, Any]) -> None:
         _text(check.contains, f"{field}.contains")
 
 
-def _schema(check: Check, field: str, _told: Mapping[str, Any]) -> None:
+def _schema(check: Check, field: str, _item: Mapping[str, Any]) -> None:
     check_schema(check.wanted, field)
 
 
-def _length(check: Check, field: str, _told: Mapping[str, Any]) -> None:
+def _length(check: Check, field: str, _item: Mapping[str, Any]) -> None:
     number = check.wanted
     whole = isinstance(number, int) and not isinstance(number, bool)
-    if not whole or not 0 < number <= LARGEST_LENGTH:
-        raise Invalid(field, number, f"give a number of characters from 1 to {LARGEST_LENGTH}")
+    if not whole or not 0 < number <= MAX_MIN_LENGTH:
+        raise Invalid(field, number, f"give a number of characters from 1 to {MAX_MIN_LENGTH}")
 
 
-def _tool(check: Check, field: str, _told: Mapping[str, Any]) -> None:
+def _tool(check: Check, field: str, _item: Mapping[str, Any]) -> None:
     _text(check.wanted, field)
 
 
-def _unwanted(check: Check, field: str, told: Mapping[str, Any]) -> None:
+def _not_like(check: Check, field: str, item: Mapping[str, Any]) -> None:
     _text(check.wanted, field)
-    if not isinstance(told.get("regex", False), bool):
-        raise Invalid(f"{field}.regex", told["regex"], "say true or false")
-    if check.regex and len(check.wanted) > LONGEST_PATTERN:
-        raise Invalid(field, check.wanted, f"write at most {LONGEST_PATTERN} characters")
+    if not isinstance(item.get("regex", False), bool):
+        raise Invalid(f"{field}.regex", item["regex"], "say true or false")
+    if check.regex and len(check.wanted) > MAX_PATTERN:
+        raise Invalid(field, check.wanted, f"write at most {MAX_PATTERN} characters")
 
 
 def _text(text: object, field: str) -> None:
-    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_TEXT or not text.strip():
-        raise Invalid(field, text, f"write a text of at most {LONGEST_TEXT} characters")
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or not text.strip():
+        raise Invalid(field, text, f"write a text of at most {MAX_TEXT} characters")
 
 
 CHECKERS = {
     CheckKind.FILE_NEWER: _path,
-    CheckKind.COMMAND: _words,
+    CheckKind.COMMAND: _argv,
     CheckKind.URL: _address,
     CheckKind.JSON_SCHEMA: _schema,
     CheckKind.MIN_LENGTH: _length,
     CheckKind.TOOL_CALLED: _tool,
-    CheckKind.NOT_LIKE: _unwanted,
+    CheckKind.NOT_LIKE: _not_like,
 }
 
 
 def name_of(check: Check) -> str:
-    """Return a check as people name it."""
-    wanted = check.wanted
+    """Return the name of a check for people."""
+    argument = check.wanted
     if check.kind is CheckKind.JSON_SCHEMA:
         return check.kind.value
     if check.kind is CheckKind.COMMAND:
-        wanted = " ".join(wanted)
+        argument = " ".join(argument)
     if check.regex:
-        wanted = f"/{wanted}/"
-    return f"{check.kind} {shown(str(wanted))}"
+        argument = f"/{argument}/"
+    return f"{check.kind} {shown(str(argument))}"
 
 
 def evaluate(check: Check, outcome: CheckedOutcome) -> CheckResult | None:
-    """Return what a check finds in a result; None if it looks at the world or may take long."""
+    """Return the result of a check of the outcome; None if it needs a probe or may be slow."""
     name = name_of(check)
     match check.kind:
         case CheckKind.MIN_LENGTH:
@@ -203,88 +203,89 @@ def evaluate(check: Check, outcome: CheckedOutcome) -> CheckResult | None:
         case CheckKind.TOOL_CALLED:
             called = check.wanted in outcome.tools
             others = ", ".join(sorted(outcome.tools)[:10]) or "none"
-            told = "it was called" if called else f"it was not called; called were: {others}"
-            return CheckResult(name, called, told)
+            evidence = "it was called" if called else f"it was not called; called tools: {others}"
+            return CheckResult(name, called, evidence)
         case CheckKind.NOT_LIKE if not check.regex:
             found = check.wanted.casefold() in text_of(outcome.result).casefold()
-            return CheckResult(name, not found, "the result has it" if found else "it is not there")
+            text = "the result contains it" if found else "the result does not contain it"
+            return CheckResult(name, not found, text)
         case _:
             return None
 
 
-def failing(findings: Sequence[CheckResult]) -> str | None:
-    """Return in one sentence, and the rest below it, what speaks against a success.
+def failure_message(findings: Sequence[CheckResult]) -> str | None:
+    """Return why the checks fail, or None: one sentence for the first, the others below it.
 
-    How many there are stands before the first one, because the end of a long line is cut off.
+    The number of failed checks comes first, because the end of a long line is cut off.
     """
     against = [finding for finding in findings if not finding.passed]
     if not against:
         return None
     sentences = [f"{finding.check}: {finding.evidence}" for finding in against]
-    who = "a check says" if len(against) == 1 else f"{len(against)} checks say"
-    return "\n".join([f"It says it is done, and {who} it is not: {sentences[0]}", *sentences[1:]])
+    who = "a check failed" if len(against) == 1 else f"{len(against)} checks failed"
+    return "\n".join([f"It reported success, but {who}: {sentences[0]}", *sentences[1:]])
 
 
-def failure_text(findings: Sequence[CheckResult]) -> str:
-    """Return findings as they are recorded."""
+def findings_to_json(findings: Sequence[CheckResult]) -> str:
+    """Return check results as they are stored."""
     return json.dumps([finding._asdict() for finding in findings], ensure_ascii=False)
 
 
 GATE = "gate"
-LONGEST_STATE = 64 * 1024
-LONGEST_REASON = 1_000
+MAX_STATE = 64 * 1024
+MAX_REASON = 1_000
 ADVICE = 'end with one line like {"wake": true}, or write it to ROTA_RESULT_FILE'
 
 
 class GateSpec(NamedTuple):
-    """The words of a gate, and how long it may take."""
+    """The argv of a gate, and its time limit."""
 
     words: tuple[str, ...]
     seconds: float
 
 
 class GateReply(NamedTuple):
-    """What a gate said: whether to wake, why, what to find again, and what to hand on."""
+    """The reply of a gate: whether to run, why, state for next time, and input for the run."""
 
     wake: bool
     reason: str | None = None
     state: str | None = None
-    """JSON text; None leaves what stands."""
+    """JSON text; None keeps the stored state."""
     input: object = None
 
 
 def gate_in(spec: Mapping[str, Any]) -> GateSpec | None:
-    """Return the gate of a record; Invalid if it is none."""
-    told = spec.get(GATE)
-    if told is None:
+    """Return the gate of a spec; raise Invalid if it is malformed."""
+    gate = spec.get(GATE)
+    if gate is None:
         return None
-    if not isinstance(told, dict) or not told.keys() <= {"command", "timeout"}:
-        raise Invalid(GATE, told, "give its command and, if it needs one, a timeout")
-    words = told.get("command")
-    fits = isinstance(words, list) and 0 < len(words) <= MAX_WORDS
+    if not isinstance(gate, dict) or not gate.keys() <= {"command", "timeout"}:
+        raise Invalid(GATE, gate, "give a command and optionally a timeout")
+    words = gate.get("command")
+    fits = isinstance(words, list) and 0 < len(words) <= MAX_ARGUMENTS
     if not isinstance(words, list) or not fits or not all(isinstance(w, str) for w in words):
         raise Invalid(f"{GATE}.command", words, "give the words of a program as a list")
     try:
         check_program(words)
-    except Invalid as fault:
-        raise Invalid(f"{GATE}.command", fault.value, fault.advice) from None
-    seconds = USUAL_SECONDS
-    if told.get("timeout") is not None:
+    except Invalid as error:
+        raise Invalid(f"{GATE}.command", error.value, error.advice) from None
+    seconds = DEFAULT_SECONDS
+    if gate.get("timeout") is not None:
         field = f"{GATE}.timeout"
-        seconds = parse_duration(str(told["timeout"]), field=field).total_seconds()
-        if not 0 < seconds <= MOST_SECONDS:
-            raise Invalid(field, told["timeout"], "give at most 10 minutes")
+        seconds = parse_duration(str(gate["timeout"]), field=field).total_seconds()
+        if not 0 < seconds <= MAX_SECONDS:
+            raise Invalid(field, gate["timeout"], "give at most 10 minutes")
     return GateSpec(tuple(words), seconds)
 
 
 def check_gate(spec: Mapping[str, Any], kind: TaskKind) -> None:
-    """Refuse a gate that is none, or before something that cannot have one."""
+    """Raise Invalid for a malformed gate, or for a kind of task that cannot have one."""
     if gate_in(spec) is not None and kind is TaskKind.PYTHON:
-        raise Invalid(GATE, "", "a callable decides by itself: leave it out")
+        raise Invalid(GATE, "", "callables decide themselves: leave it out")
 
 
 def read_reply(result: str | None) -> GateReply:
-    """Return what the result of a gate says; Invalid if it says nothing that can be understood."""
+    """Parse the result of a gate; raise Invalid if it is not a reply."""
     try:
         value = None if result is None else json.loads(result)
         value = json.loads(value) if isinstance(value, str) else value
@@ -296,85 +297,87 @@ def read_reply(result: str | None) -> GateReply:
     if reason is not None and not isinstance(reason, str):
         raise Invalid(f"{GATE}.reason", reason, "write a text")
     state = json.dumps(value["state"], ensure_ascii=False) if "state" in value else None
-    if state is not None and len(state.encode("utf-8", "replace")) > LONGEST_STATE:
+    if state is not None and len(state.encode("utf-8", "replace")) > MAX_STATE:
         raise Invalid(f"{GATE}.state", state, "keep at most 64 KiB: more belongs in a file")
-    given = value.get("input")
-    if len(json.dumps(given)) > LONGEST_PAYLOAD // 2:
-        raise Invalid(f"{GATE}.input", given, "hand on at most 128 KiB: more belongs in a file")
+    input_value = value.get("input")
+    if len(json.dumps(input_value)) > MAX_PAYLOAD_BYTES // 2:
+        raise Invalid(
+            f"{GATE}.input", input_value, "hand on at most 128 KiB: more belongs in a file"
+        )
     return GateReply(
-        value["wake"], None if reason is None else reason[:LONGEST_REASON], state, given
+        value["wake"], None if reason is None else reason[:MAX_REASON], state, input_value
     )
 
 
-def reply_to_json(said: GateReply) -> str:
-    """Return what a gate said as it is recorded with its attempt."""
-    return json.dumps(said._asdict(), ensure_ascii=False)
+def reply_to_json(reply: GateReply) -> str:
+    """Return a reply as it is stored with its attempt."""
+    return json.dumps(reply._asdict(), ensure_ascii=False)
 
 
 def reply_from_json(text: str | None) -> GateReply | None:
-    """Return what is on record of a gate; None while it has said nothing."""
+    """Return the stored reply of a gate; None if there is none yet."""
     return GateReply(**json.loads(text)) if text else None
 
 
-def payload_with(payload: str, said: GateReply) -> str:
-    """Return what a run is given, with what its gate hands on to it."""
-    if said.input is None:
+def add_gate_input(payload: str, reply: GateReply) -> str:
+    """Return the payload of a run with the input from its gate."""
+    if reply.input is None:
         return payload
     own = json.loads(payload)
     if own is None:
-        told: object = {"input": said.input} if isinstance(said.input, str) else said.input
+        combined: object = {"input": reply.input} if isinstance(reply.input, str) else reply.input
     else:
-        told = {"payload": own, "gate": said.input}
-    return json.dumps(told, ensure_ascii=False)
+        combined = {"payload": own, "gate": reply.input}
+    return json.dumps(combined, ensure_ascii=False)
 
 
 NEXT_CHECK = "next_check"
-SHORTEST = timedelta(minutes=1)
-LONGEST = timedelta(days=366)
+MIN_NEXT_CHECK = timedelta(minutes=1)
+MAX_NEXT_CHECK = timedelta(days=366)
 KEY = "next:"
-"""How the key of a run begins that an earlier one asked for."""
+"""Start of the key of a run that an earlier run requested."""
 
 
 class NextCheckLimits(NamedTuple):
-    """How soon and how late a task lets its agent look again."""
+    """The range within which a task's agent may choose its next check."""
 
-    least: timedelta
-    most: timedelta
+    minimum: timedelta
+    maximum: timedelta
 
 
-def bounds_in(spec: Mapping[str, Any]) -> NextCheckLimits | None:
-    """Return the bounds of a record; Invalid if they are none."""
-    told = spec.get(NEXT_CHECK)
-    if told is None:
+def next_check_limits(spec: Mapping[str, Any]) -> NextCheckLimits | None:
+    """Return the limits in a spec; raise Invalid if they are malformed."""
+    limits = spec.get(NEXT_CHECK)
+    if limits is None:
         return None
-    if not isinstance(told, dict) or told.keys() != {"min", "max"}:
-        raise Invalid(NEXT_CHECK, told, "give min and max, like 10m and 1d")
-    least = parse_duration(str(told["min"]), field=f"{NEXT_CHECK}.min")
-    most = parse_duration(str(told["max"]), field=f"{NEXT_CHECK}.max")
-    if not SHORTEST <= least <= most <= LONGEST:
-        raise Invalid(NEXT_CHECK, f"{told['min']}..{told['max']}", "go from 1m up to 366d")
-    return NextCheckLimits(least, most)
+    if not isinstance(limits, dict) or limits.keys() != {"min", "max"}:
+        raise Invalid(NEXT_CHECK, limits, "give min and max, like 10m and 1d")
+    minimum = parse_duration(str(limits["min"]), field=f"{NEXT_CHECK}.min")
+    maximum = parse_duration(str(limits["max"]), field=f"{NEXT_CHECK}.max")
+    if not MIN_NEXT_CHECK <= minimum <= maximum <= MAX_NEXT_CHECK:
+        raise Invalid(NEXT_CHECK, f"{limits['min']}..{limits['max']}", "use 1m to 366d")
+    return NextCheckLimits(minimum, maximum)
 
 
 def check_next(spec: Mapping[str, Any], kind: TaskKind) -> None:
-    """Refuse bounds that are none, or that nobody could use."""
-    if bounds_in(spec) is not None and kind is TaskKind.PYTHON:
-        raise Invalid(NEXT_CHECK, "", "a callable queues its next run by itself: leave it out")
+    """Raise Invalid for malformed limits, or for a kind of task that cannot have them."""
+    if next_check_limits(spec) is not None and kind is TaskKind.PYTHON:
+        raise Invalid(NEXT_CHECK, "", "callables queue their own runs: leave it out")
 
 
-def next_run(task: Task, run_id: RunId, words: str | None, now: int) -> RunBatch | None:
-    """Return the run that an agent wants next, as soon or late as its task allows.
+def next_run(task: Task, run_id: RunId, delay: str | None, now: int) -> RunBatch | None:
+    """Return the run that an agent requests next, at a time within the limits of its task.
 
-    None if it wants none, its task lets it have none, or its words are no length of time.
+    None if it requests none, the task allows none, or its text is not a duration.
     """
-    bounds = bounds_in(task.spec)
-    if bounds is None or words is None or not task.enabled:
+    bounds = next_check_limits(task.spec)
+    if bounds is None or delay is None or not task.enabled:
         return None
     try:
-        wanted = parse_duration(words, field=NEXT_CHECK)
+        requested = parse_duration(delay, field=NEXT_CHECK)
     except Invalid:
         return None
-    wait = min(max(wanted, bounds.least), bounds.most)
+    wait = min(max(requested, bounds.minimum), bounds.maximum)
     at = now + wait // timedelta(microseconds=1)
     template = new_run(
         task.id,
@@ -391,7 +394,11 @@ def next_run(task: Task, run_id: RunId, words: str | None, now: int) -> RunBatch
     return RunBatch(template, ["null"], [f"{KEY}{run_id}"])
 
 
-NO_WAY_OUT = "its programs reach no open network, and so do its checks: leave it out"
+DONE = (CHECKS, GATE, NEXT_CHECK)
+"""Fields of a spec that this module reads."""
+
+
+NO_NETWORK = "its programs have no open network, so its checks have none: leave it out"
 
 
 def check_done(
@@ -400,19 +407,19 @@ def check_done(
     role: SpaceRole = SpaceRole.MAIN,
     executors: ExecutorRegistry = NO_EXECUTORS,
 ) -> None:
-    """Raise Invalid for the first thing that is wrong, or that such a task cannot have."""
+    """Raise Invalid for the first error in the checks, gate and next check of a spec."""
     check_checks(spec, kind)
     check_gate(spec, kind)
     check_next(spec, kind)
     asks = any(check.kind is CheckKind.URL for check in checks_in(spec))
     if asks and not can_reach_outside(site_of(spec, role, executors)):
-        raise Invalid(CHECKS, CheckKind.URL.value, NO_WAY_OUT)
+        raise Invalid(CHECKS, CheckKind.URL.value, NO_NETWORK)
 
 
 def can_reach_outside(site: Site) -> bool:
-    """Whether a task's checks may ask addresses: where its own programs could.
+    """Whether a task's checks may request URLs, which is so if its own programs could.
 
-    Else what is behind walls could have words carried out by a check.
+    Otherwise an isolated program could send data to the outside through a check.
     """
     return not site.isolated or site.network is NetworkAccess.OPEN
 
@@ -421,7 +428,7 @@ FENCE = "```"
 
 
 def text_of(result: str | None) -> str:
-    """Return a result as words: a text as it is, data as JSON."""
+    """Return a result as text: a string as it is, other data as JSON."""
     if result is None:
         return ""
     value = json.loads(result)
@@ -429,20 +436,20 @@ def text_of(result: str | None) -> str:
 
 
 def value_of(result: str | None) -> object:
-    """Return a result as data; a text that is JSON, also between fences, is read. ValueError."""
+    """Return a result as data, parsing text that is JSON; raise ValueError if it is not JSON."""
     value = None if result is None else json.loads(result)
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(unfenced(value))
+        return json.loads(strip_fence(value))
     except RecursionError:
         raise ValueError(value[:80]) from None
 
 
-def unfenced(text: str) -> str:
-    """Return what stands between the fences of a text that is one block of code; else the text.
+def strip_fence(text: str) -> str:
+    """Return the content of a text that is one fenced code block, or the text itself.
 
-    It takes one pass: an agent's answer is as long as it likes.
+    It takes a single pass, because answers can be long.
     """
     head, _, rest = text.strip().partition("\n")
     inner, _, last = rest.rpartition("\n")

@@ -1,4 +1,4 @@
-"""What jumps of the clock mean for slots."""
+"""Which jumps of the store's clock are reported, and which slots they concern."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from rota.model.clock_jumps import Leap, Leaps
 from rota.rules.plans import GRACE
 
 MICROSECOND = timedelta(microseconds=1)
-TOLD = timedelta(days=1)
-"""For how long a leap is told."""
+REPORTED_FOR = timedelta(days=1)
+"""How long a jump is reported."""
 
 
 def planned_too_early(leaps: Leaps, now: int) -> Leap | None:
-    """Return the span whose slots a clock that was ahead has planned; None if that is long ago.
+    """Return the span whose slots were planned while the clock was ahead; None if long ago.
 
-    It ends where schedules stand, and begins where the clock leapt, or now if nobody saw that.
+    It ends where schedules are planned to. It begins where the clock jumped, or now if no jump was
+    observed.
     """
     returned, planned = leaps.returned, leaps.planned
-    if returned is not None and returned.end < now - TOLD // MICROSECOND:
+    if returned is not None and returned.end < now - REPORTED_FOR // MICROSECOND:
         returned = None
     if planned is None or planned <= now + GRACE // MICROSECOND:
         return returned
@@ -29,7 +30,9 @@ def planned_too_early(leaps: Leaps, now: int) -> Leap | None:
     return Leap(forward.start if forward is not None and seen else now, planned)
 
 
-def leapt_forward(leaps: Leaps, now: int) -> Leap | None:
-    """Return the last leap forward that still holds; None if that is long ago."""
+def recent_jump(leaps: Leaps, now: int) -> Leap | None:
+    """Return the last jump forward if it was recent and not reversed."""
     leap = leaps.forward
-    return leap if leap is not None and now - TOLD // MICROSECOND < leap.end <= now else None
+    return (
+        leap if leap is not None and now - REPORTED_FOR // MICROSECOND < leap.end <= now else None
+    )

@@ -1,10 +1,10 @@
-"""Levels of notifications, progress and results for people, internal text removed.
+"""Notifications: levels, progress and results for people, and removal of internal text.
 
-Nothing of it reaches people. What is opened and never closed is internal to its end, and a tag may
-come in pieces: whatever is not certain to be public is held back.
+Text between `<internal>` and `</internal>` is never sent to people. An unclosed tag hides
+everything after it. Tags may arrive in pieces, so text that may turn out to be a tag is held back.
 
-Each result that is not the last, that the work has begun, and what it does. All of it goes where
-the result goes, and none of it twice: its key is the same for whoever finds it again.
+While a run works, its interim results, the start of work and its progress are sent where its result
+goes, each of them once: the key of a message is the same for every attempt that sends it.
 """
 
 from __future__ import annotations
@@ -22,46 +22,47 @@ from rota.model.runs import OpenRun, RunState
 from rota.model.settlement import NewDelivery, NewQuestion
 from rota.rules.messages import MAIL, as_mail, mail_text
 
-FLOORS = {
+MIN_PRIORITIES = {
     NotificationLevel.NORMAL: -2_000_000_000,
     NotificationLevel.HIGH: 10,
     NotificationLevel.URGENT: 100,
 }
-"""The least priority of each level; whatever is not more is normal."""
-LONGEST_CONTEXT = 4_000
+"""Lowest priority of each level."""
+MAX_CONTEXT = 4_000
 
 
 def level_of(priority: int) -> NotificationLevel:
-    """Return how much a priority matters."""
+    """Return the level of a priority."""
     return max(
-        (level for level in NotificationLevel if FLOORS[level] <= priority), key=FLOORS.__getitem__
+        (level for level in NotificationLevel if MIN_PRIORITIES[level] <= priority),
+        key=MIN_PRIORITIES.__getitem__,
     )
 
 
-def of_end(run: OpenRun, state: RunState, sentence: str) -> Notification | None:
-    """Return what is told of a run that has ended: only what came to nothing is worth a notice."""
+def end_notification(run: OpenRun, state: RunState, sentence: str) -> Notification | None:
+    """Return the notification about the end of a run; None unless it failed or expired."""
     if state not in {RunState.FAILED, RunState.EXPIRED}:
         return None
     return Notification(text=f"run {run.run_id} {sentence}")
 
 
-def of_question(run: OpenRun, question: NewQuestion, to: str | None) -> Notification:
-    """Return a question with everything that is needed to answer it from anywhere.
+def question_notification(run: OpenRun, question: NewQuestion, to: str | None) -> Notification:
+    """Return a notification with everything needed to answer a question.
 
-    Each line that the run wrote is marked, so that none passes for one of Rota's own.
+    Every line written by the run is marked with `>`, so that none can pass for a line of Rota.
     """
     number = run.run_id
     lines = [f"run {number} asks:", *_quoted(question.question)]
-    lines += _quoted(question.context[:LONGEST_CONTEXT])
+    lines += _quoted(question.context[:MAX_CONTEXT])
     bound = ""
     if question.action is not None:
-        lines += ["To approve or deny is exactly this:", question.action]
+        lines += ["Approve or deny exactly this action:", question.action]
         bound = f" --hash {question.digest}"
     lines.append(f"Answer until {from_micros(question.expires_at):%Y-%m-%d %H:%M} UTC:")
     choices = [shlex.quote(option) for option in question.options] or ["TEXT"]
     lines += [f"  rota answer {number} {choice}{bound}" for choice in choices]
     if question.default is not None:
-        lines += ["Without an answer this counts:", *_quoted(question.default)]
+        lines += ["If nobody answers, the answer is:", *_quoted(question.default)]
     return Notification(text="\n".join(lines), to=to, asking=True)
 
 
@@ -69,18 +70,24 @@ def _quoted(text: str) -> list[str]:
     return [f"> {line}" for line in text.splitlines()]
 
 
-BEGUN = ("On it.", "Working on it.", "I am looking into it.", "Let me see.", "One moment.")
-"""What says that the work has begun: another of them from run to run."""
-MOST_ANSWERS = 50
-"""How many results of a try are told before its last one."""
+STARTED_PHRASES = (
+    "On it.",
+    "Working on it.",
+    "I am looking into it.",
+    "Let me see.",
+    "One moment.",
+)
+"""Phrases that announce the start of work; the run's id selects one."""
+MAX_ANSWERS = 50
+"""Interim results of a launch that are sent."""
 MAX_PROGRESS = 20
-"""How many lines of progress a task may want."""
+"""Upper bound of the progress messages a task may request."""
 PROGRESS_GAP = 8 * 1_000_000
-"""How many microseconds lie between two lines of progress, at least."""
+"""Microseconds between two progress messages, at least."""
 
 
 class AddressedResult(NamedTuple):
-    """A result as it leaves: where to, and what is written there."""
+    """A result ready to be sent: its target, and its text."""
 
     channel: str
     target: str
@@ -89,7 +96,7 @@ class AddressedResult(NamedTuple):
 
 
 class RunConversation(NamedTuple):
-    """A run in a thread whose results go to a place."""
+    """A run in a thread, and the target of its result."""
 
     run_id: RunId
     space_id: SpaceId
@@ -97,80 +104,84 @@ class RunConversation(NamedTuple):
 
 
 def address_result(to: str, result: str) -> AddressedResult:
-    """Return a result, JSON text or a sentence, as people read it at a place."""
+    """Return a result, JSON text or plain text, as a message to a target."""
     channel, _, target = to.partition(":")
     if channel == MAIL:
         return AddressedResult(channel, target, *as_mail(result))
     return AddressedResult(channel, target, mail_text(result))
 
 
-def of_answer(there: RunConversation, result: str, nth: int) -> NewDelivery | None:
-    """Return a result that is not the last as a message; None if all of it is internal.
+def answer_notice(there: RunConversation, result: str, nth: int) -> NewDelivery | None:
+    """Return an interim result as a message; None if all of it is internal.
 
-    `nth` counts those that say the same. A run that is tried again and says the same once more is
-    not heard twice, and one that says it twice is.
+    `nth` counts equal results of a run: a retry that repeats one is not sent again, but an agent
+    that gives the same result twice is.
     """
-    shown = public_result(result)
-    words = None if shown is None else address_result(there.to, shown)
-    if words is None or not words.body.strip():
+    public = public_result(result)
+    addressed = None if public is None else address_result(there.to, public)
+    if addressed is None or not addressed.body.strip():
         return None
-    return _delivery(there, words, DeliveryKind.RESULT, f"answer\n{digest_of(result)}\n{nth}")
+    return _delivery(
+        there, addressed, DeliveryKind.RESULT, f"answer\n{result_digest(result)}\n{nth}"
+    )
 
 
-def digest_of(result: str) -> str:
-    """Return what tells a result from any other."""
+def result_digest(result: str) -> str:
+    """Return a hash that identifies a result."""
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def of_begin(there: RunConversation) -> NewDelivery:
-    """Return the message that the work for what a person said has begun."""
-    words = address_result(there.to, json.dumps(BEGUN[there.run_id % len(BEGUN)]))
-    return _delivery(there, words, DeliveryKind.NOTIFICATION, "begun")
+def start_notice(there: RunConversation) -> NewDelivery:
+    """Return the message that work has started."""
+    addressed = address_result(
+        there.to, json.dumps(STARTED_PHRASES[there.run_id % len(STARTED_PHRASES)])
+    )
+    return _delivery(there, addressed, DeliveryKind.NOTIFICATION, "begun")
 
 
-def of_progress(there: RunConversation, line: str, at: str) -> NewDelivery | None:
-    """Return a line of progress as a message; `at` is where it was said. None if it is empty."""
+def progress_notice(there: RunConversation, line: str, at: str) -> NewDelivery | None:
+    """Return a progress line as a message, None if it is empty; `at` identifies the line."""
     public = " ".join(public_text(line).split())
     if not public:
         return None
-    words = address_result(there.to, json.dumps(public))
-    return _delivery(there, words, DeliveryKind.NOTIFICATION, f"progress\n{at}")
+    addressed = address_result(there.to, json.dumps(public))
+    return _delivery(there, addressed, DeliveryKind.NOTIFICATION, f"progress\n{at}")
 
 
 def _delivery(
-    there: RunConversation, words: AddressedResult, kind: DeliveryKind, what: str
+    there: RunConversation, result: AddressedResult, kind: DeliveryKind, what: str
 ) -> NewDelivery:
     key = f"told\n{there.space_id}\n{there.run_id}\n{what}"
     return NewDelivery(
         space_id=there.space_id,
-        channel=words.channel,
-        target=words.target,
-        body=words.body,
+        channel=result.channel,
+        target=result.target,
+        body=result.body,
         dedupe_key=hashlib.sha256(key.encode()).hexdigest(),
         kind=kind,
-        mail=words.mail,
+        mail=result.mail,
     )
 
 
-_OPENED = r"<[ \t]{0,4}(/?)[ \t]{0,4}"
-_TAG = re.compile(rf"{_OPENED}internal\b[^<>]*>", re.IGNORECASE)
-_MARK = re.compile(rf"{_OPENED}internal\b", re.IGNORECASE)
-_BEGUN = re.compile(
-    rf"{_OPENED}(?:internal\b[^<>]*|{'(?:'.join('interna')}{')?' * 6})?\Z", re.IGNORECASE
+_TAG_START = r"<[ \t]{0,4}(/?)[ \t]{0,4}"
+_TAG = re.compile(rf"{_TAG_START}internal\b[^<>]*>", re.IGNORECASE)
+_MARK = re.compile(rf"{_TAG_START}internal\b", re.IGNORECASE)
+_PARTIAL_TAG = re.compile(
+    rf"{_TAG_START}(?:internal\b[^<>]*|{'(?:'.join('interna')}{')?' * 6})?\Z", re.IGNORECASE
 )
-MOST_HELD = 1_000
-"""How much is held back at most because it may become a tag."""
+MAX_HELD = 1_000
+"""Characters held back at most because they may become a tag."""
 
 
 class InternalTextFilter:
-    """Lets the public part of a text through that comes in pieces."""
+    """Passes on the public part of a text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return what has become public with a piece."""
+        """Return the text that is known to be public after a piece."""
         text, self._held = self._held + piece, ""
         public: list[str] = []
         at = 0
@@ -179,18 +190,18 @@ class InternalTextFilter:
             self._depth = max(0, self._depth - 1) if tag[1] else self._depth + 1
             at = tag.end()
         rest = text[at:]
-        begun = _BEGUN.search(rest)
+        begun = _PARTIAL_TAG.search(rest)
         if begun is not None:
             self._held = rest[begun.start() :]
             rest = rest[: begun.start()]
         self._let_through(rest, public)
-        if begun is not None and len(self._held) > MOST_HELD:  # a tag that does not end is one
+        if begun is not None and len(self._held) > MAX_HELD:  # too long: count it as a tag
             self._held = ""
             self._depth += 0 if begun[1] else 1
         return "".join(public)
 
     def end(self) -> str:
-        """Return what was held back and turns out to be no tag; half a tag is none of people's."""
+        """Return held text that is not a tag; an incomplete internal tag is dropped."""
         held, self._held = self._held, ""
         public: list[str] = []
         if _MARK.match(held) is None:
@@ -203,25 +214,22 @@ class InternalTextFilter:
 
 
 def public_text(text: str) -> str:
-    """Return a text without what is internal, and without the gap that it leaves."""
+    """Return a text without its internal parts, and without the blank lines they leave."""
     if _MARK.search(text) is None:
         return text
-    sieve = InternalTextFilter()
-    public = sieve.feed(text) + sieve.end()
+    text_filter = InternalTextFilter()
+    public = text_filter.feed(text) + text_filter.end()
     return re.sub(r"\n{3,}", "\n\n", public).strip()
 
 
 def public_result(result: str | None) -> str | None:
-    """Return a result, JSON text, without what is internal in any of its texts.
-
-    None if nothing is left of a text.
-    """
+    """Return a result, JSON text, without internal parts of its strings; None if none is left."""
     if result is None or _MARK.search(result) is None:
         return result
     try:
         found = _public(json.loads(result))
     except RecursionError:
-        return None  # what cannot be looked through is not shown
+        return None  # nested too deep to be filtered, so nothing of it is shown
     return None if found == "" else json.dumps(found, ensure_ascii=False)
 
 

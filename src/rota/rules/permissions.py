@@ -1,4 +1,4 @@
-"""Who may do what, and what an attempt may make."""
+"""Who may do what, and what an attempt may create."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
 from rota.model.threads import Thread
-from rota.rules.task_spec import FIELDS
+from rota.rules.task_spec import SITE_FIELDS
 
 OF_ATTEMPTS = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
-"""What an attempt may do within its space: never what an administrator does, and no SQL."""
+"""Scopes of an attempt within its space: no administration and no SQL."""
 
 OWNER = "the owner of the home folder"
-"""Who asks without a key, or with the key that lies in the home: one person, and one name."""
+"""The caller without a key, or with the key in the home: the same person."""
 
-OWN_DOORS = ("cli", "web")
-"""The providers of threads that every space has."""
+OWN_PROVIDERS = ("cli", "web")
+"""Providers whose threads every space may register."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, told by the door they came through and never by what they say.
+    """The caller of a command, known by how it authenticated, not by what it claims.
 
-    `id` tells callers apart in the record of requests; `name` is for people. `attempt` is set when
-    no person asks, but a program that works for a run.
+    `id` identifies it in the audit log; `name` is for people. `attempt` is set if the caller is a
+    program that works for a run.
     """
 
     space: str = "main"
@@ -46,75 +46,79 @@ class Caller:
 
 
 LOCAL = Caller()
-"""The owner of the process or the terminal."""
+"""The owner of the process or terminal."""
 
 
-def attempt_caller(held: AttemptIdentity, role: SpaceRole) -> Caller:
-    """Return an attempt as a caller; it may what its space may, which has that role."""
+def attempt_caller(identity: AttemptIdentity, role: SpaceRole) -> Caller:
+    """Return an attempt as a caller with the rights of its space."""
     return Caller(
-        space=held.space,
+        space=identity.space,
         role=role,
-        name=f"run {held.run_id} of {held.task}",
-        id=held.name,
+        name=f"run {identity.run_id} of {identity.task}",
+        id=identity.name,
         scopes=OF_ATTEMPTS,
-        attempt=held,
+        attempt=identity,
     )
 
 
-def is_within(caller: Caller, space: str, role: SpaceRole) -> Caller:
-    """Return a caller who may do no more than a space may, and no more than before."""
+def restrict_to_space(caller: Caller, space: str, role: SpaceRole) -> Caller:
+    """Return a caller with the rights that both it and a space have."""
     both = SpaceRole.MAIN if caller.role is role is SpaceRole.MAIN else SpaceRole.MEMBER
     return replace(caller, space=space, role=both)
 
 
 def may_act_for(caller: Caller, space: str) -> bool:
-    """Return whether a caller may see and change what belongs to a space."""
+    """Whether a caller may see and change what belongs to a space."""
     return caller.role is SpaceRole.MAIN or caller.space == space
 
 
 def check_space(caller: Caller, space: str) -> None:
-    """Refuse a caller who may not act for a space, as if the space did not exist."""
+    """Raise NotFound if a caller may not act for a space, as if it did not exist."""
     if not may_act_for(caller, space):
         raise NotFound("space", space)
 
 
 def check_claim(caller: Caller, space: str, key: str) -> None:
-    """Refuse a member a conversation that nobody has, as if it were somebody else's.
+    """Raise NotFound if a member space may not register a thread with this key.
 
-    Who speaks where is settled by whoever acts for everybody. Of a space itself are the keys of the
-    doors that everybody has: `cli:SPACE` and `web:SPACE`, and what stands behind them.
+    Only main assigns conversations of providers to spaces. A space may register `cli:SPACE` and
+    `web:SPACE`, and keys below them.
     """
-    own = tuple(f"{door}:{space}" for door in OWN_DOORS)
-    if caller.role is not SpaceRole.MAIN and key not in own and not key.startswith(_behind(own)):
+    own = tuple(f"{door}:{space}" for door in OWN_PROVIDERS)
+    if (
+        caller.role is not SpaceRole.MAIN
+        and key not in own
+        and not key.startswith(_with_subkeys(own))
+    ):
         raise thread_not_found(space, key)
 
 
 def thread_not_found(space: str, key: str) -> NotFound:
-    """Return the refusal of a conversation that is not a space's."""
-    own = " or ".join(f"{door}:{space}:NAME" for door in OWN_DOORS)
+    """Return the error for a thread that does not belong to a space."""
+    own = " or ".join(f"{door}:{space}:NAME" for door in OWN_PROVIDERS)
     return NotFound("thread", key, f"use {own}, or have main register it for {space}")
 
 
-def _behind(keys: tuple[str, ...]) -> tuple[str, ...]:
+def _with_subkeys(keys: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{key}:" for key in keys)
 
 
 def check_main(caller: Caller) -> None:
-    """Refuse a caller who does not act for everybody."""
+    """Raise NotPermitted unless the caller has the role main."""
     if caller.role is not SpaceRole.MAIN:
         message = f"{caller.name} may not do this: only the role 'main' acts for everybody"
         raise NotPermitted(message)
 
 
 def check_person(caller: Caller) -> None:
-    """Refuse an attempt what only people do: no agent answers or approves what one has asked."""
+    """Raise NotPermitted for attempts: only people answer questions and approve."""
     if caller.attempt is not None:
         message = f"{caller.name} may not do this: only people answer and approve"
         raise NotPermitted(message)
 
 
 def check_scope(caller: Caller, scope: KeyScope) -> None:
-    """Refuse a caller whose key does not open this."""
+    """Raise NotPermitted if the caller's key lacks a scope."""
     if scope not in caller.scopes:
         message = f"{caller.name} may not do this: its key needs the scope {scope.value!r}"
         raise NotPermitted(message)
@@ -123,7 +127,7 @@ def check_scope(caller: Caller, scope: KeyScope) -> None:
 def check_grant(
     caller: Caller, space_role: SpaceRole, role: SpaceRole, scopes: frozenset[KeyScope]
 ) -> None:
-    """Refuse a key that would open more than its space or the one who makes it may."""
+    """Raise NotPermitted for a key with more rights than its space or its creator has."""
     if role is SpaceRole.MAIN and (
         caller.role is not SpaceRole.MAIN or space_role is not SpaceRole.MAIN
     ):
@@ -131,149 +135,151 @@ def check_grant(
         raise NotPermitted(message)
     beyond = scopes - caller.scopes
     if beyond:
-        message = f"{caller.name} cannot give the scope {', '.join(sorted(beyond))}: it has none"
+        message = f"{caller.name} cannot grant the scope {', '.join(sorted(beyond))}: it lacks it"
         raise NotPermitted(message)
 
 
 def visible_space(caller: Caller, space: str | None) -> str | None:
-    """Return the space whose things a list shows: the one asked for, or every one a caller sees."""
+    """Return the space to list: the requested one, or None for all if the caller may see them."""
     if space is None:
         return None if caller.role is SpaceRole.MAIN else caller.space
     check_space(caller, space)
     return space
 
 
-MOST_MADE = 100
-"""Tasks that attempts have made and that stand, in one space."""
-MOST_THREADS = 1_000
-"""Threads of a space to which an attempt may add one."""
-MOST_SCHEDULES = 20
-"""Schedules of a task to which an attempt may add one."""
-MOST_QUEUED = 100
-"""Runs of a task that wait, to which an attempt may add one."""
-DEEPEST = 8
-"""How many attempts may stand one behind the other, each in a task that the one before made."""
-SHORTEST = timedelta(minutes=1)
-FIRES_TRIED = 100
-HANDS = ("agent", "tools", "denied_tools", "permission_mode")
-"""What bounds the hands of an agent, beside its walls."""
-JUDGES = ("checks", "gate", "next_check")
-"""What decides over an agent's work: whether it begins, and whether it is done."""
+MAX_CREATED = 100
+"""Existing tasks in one space that attempts have created."""
+MAX_THREADS = 1_000
+"""Threads of a space, above which attempts cannot register more."""
+MAX_CREATED_SCHEDULES = 20
+"""Schedules of a task, above which attempts cannot add more."""
+MAX_QUEUED = 100
+"""Waiting runs of a task, above which attempts cannot queue more."""
+MAX_DEPTH = 8
+"""Length of a chain of tasks that each were created by a run of the one before."""
+MIN_INTERVAL = timedelta(minutes=1)
+FIRES_CHECKED = 100
+TOOL_FIELDS = ("agent", "tools", "denied_tools", "permission_mode")
+"""Fields that restrict the tools of an agent."""
+CHECK_FIELDS = ("checks", "gate", "next_check")
+"""Fields that decide whether an agent's work starts and whether it is done."""
 _ORIGIN = re.compile(r"attempt:(\d{1,3})")
 _WIDTH = {NetworkAccess.NONE: 0, NetworkAccess.EGRESS: 1, NetworkAccess.OPEN: 2}
 
 
 def origin_of(origin: str) -> str:
-    """Return the origin of a task that an attempt makes, by that of its own task."""
+    """Return the origin of a task created by an attempt, from that of the attempt's task."""
     match = _ORIGIN.fullmatch(origin)
     depth = 1 if match is None else int(match[1]) + 1
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         message = (
-            f"this task was made by a run of a task that a run has made, {DEEPEST} times over: "
-            "ask a person to make the next one"
+            f"this task is the {MAX_DEPTH}th in a chain of tasks that runs have created: "
+            "ask a person to create the next one"
         )
         raise NotPermitted(message)
     return f"attempt:{depth}"
 
 
-def check_room(made: int) -> None:
-    """Refuse one more task where attempts have made many already."""
-    if made >= MOST_MADE:
-        message = f"runs have made {made} tasks in this space: cancel some, or change one of them"
+def check_created_tasks(made: int) -> None:
+    """Raise Conflict if attempts have created too many tasks in a space."""
+    if made >= MAX_CREATED:
+        message = f"runs have created {made} tasks in this space: delete some, or change one"
         raise Conflict(message)
 
 
 def check_threads(standing: int) -> None:
-    """Refuse one more thread where there are many."""
-    if standing >= MOST_THREADS:
+    """Raise Conflict if a space has too many threads for an attempt to add one."""
+    if standing >= MAX_THREADS:
         raise Conflict(f"this space has {standing} threads: ask a person to register the next one")
 
 
 def check_conversation(thread: Thread, changes: Mapping[str, Any]) -> None:
-    """Refuse an attempt that would change who answers people in a conversation, or when."""
-    told = {"task_id": thread.task_id, "trigger": thread.trigger}
-    for name, stood in told.items():
-        if stood is not None and changes.get(name, stood) != stood:
-            raise NotPermitted("only people change who answers in a conversation, and to what")
+    """Raise NotPermitted if an attempt would change the task or trigger of a thread."""
+    current = {"task_id": thread.task_id, "trigger": thread.trigger}
+    for name, value in current.items():
+        if value is not None and changes.get(name, value) != value:
+            raise NotPermitted("only people may change the task and trigger of a thread")
 
 
 def check_queue(queued: int) -> None:
-    """Refuse one more run of a task of which many wait."""
-    if queued >= MOST_QUEUED:
+    """Raise Conflict if too many runs of a task wait already."""
+    if queued >= MAX_QUEUED:
         raise Conflict(f"{queued} runs of this task wait already: let them end first")
 
 
 def check_pace(fires: Sequence[datetime]) -> None:
-    """Refuse a rule of which two fires are too near to each other."""
+    """Raise Invalid for a rule that fires too often."""
     for one, other in pairwise(fires):
-        if other - one < SHORTEST:
-            seconds = int(SHORTEST.total_seconds())
+        if other - one < MIN_INTERVAL:
+            seconds = int(MIN_INTERVAL.total_seconds())
             gap = f"{(other - one).total_seconds():g} s"
-            raise Invalid("schedule", gap, f"what a run schedules fires every {seconds} s at most")
+            advice = f"schedules made by runs fire at most every {seconds} s"
+            raise Invalid("schedule", gap, advice)
 
 
-def check_reach(own: Site, wanted: Site) -> None:
-    """Refuse work that would reach further than the attempt that wants it, if that has walls."""
+def check_reach(own: Site, site: Site) -> None:
+    """Raise NotPermitted if an isolated attempt would create work with a wider site."""
     if not own.isolated:
         return
-    if not wanted.isolated:
-        message = "a run behind walls makes and changes no task without: choose another executor"
+    if not site.isolated:
+        message = "an isolated run cannot create tasks that are not: choose another executor"
         raise NotPermitted(message)
-    if _WIDTH[wanted.network] > _WIDTH[own.network]:
-        message = f"a run with the network {own.network} makes no task with {wanted.network}"
+    if _WIDTH[site.network] > _WIDTH[own.network]:
+        message = f"a run with network {own.network} cannot create a task with {site.network}"
         raise NotPermitted(message)
-    for share in wanted.mounts:
+    for share in site.mounts:
         if not any(_holds(mine, share) for mine in own.mounts):
-            message = f"a run that is not shown {share} cannot show it to a task"
+            message = f"a run without the mount {share} cannot give it to a task"
             raise NotPermitted(message)
 
 
-def check_hands(own: Mapping[str, Any], kind: TaskKind, wanted: Mapping[str, Any]) -> None:
-    """Refuse work with tools that the agent who wants it was not given."""
+def check_tools(own: Mapping[str, Any], kind: TaskKind, spec: Mapping[str, Any]) -> None:
+    """Raise NotPermitted if an agent would create work with tools it does not have."""
     tools, denied = own.get("tools"), own.get("denied_tools") or ()
     if not is_bounded(own):
         return
-    if kind is not TaskKind.AGENT or "command" in wanted:
-        raise NotPermitted("an agent whose tools are bounded makes and changes no programs")
-    others = wanted.get("tools")
-    same = all(wanted.get(name) == own.get(name) for name in ("agent", "permission_mode"))
+    if kind is not TaskKind.AGENT or "command" in spec:
+        raise NotPermitted("an agent with restricted tools cannot create or change programs")
+    others = spec.get("tools")
+    same = all(spec.get(name) == own.get(name) for name in ("agent", "permission_mode"))
     fewer = tools is None or (others is not None and set(others) <= set(tools))
-    if not same or not fewer or not set(denied) <= set(wanted.get("denied_tools") or ()):
-        message = "an agent makes and changes no task that may do more than its own"
+    if not same or not fewer or not set(denied) <= set(spec.get("denied_tools") or ()):
+        message = "an agent cannot create or change a task that may do more than its own"
         raise NotPermitted(message)
 
 
 def is_bounded(spec: Mapping[str, Any]) -> bool:
-    """Tell whether a task says what its agent's hands may do."""
-    return "instructions" in spec and any(spec.get(name) is not None for name in HANDS[1:])
+    """Whether a task restricts the tools of its agent."""
+    return "instructions" in spec and any(spec.get(name) is not None for name in TOOL_FIELDS[1:])
 
 
-def check_judges(
-    own: Mapping[str, Any], stood: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+def check_judging_fields(
+    own: Mapping[str, Any], current: Mapping[str, Any] | None, spec: Mapping[str, Any]
 ) -> None:
-    """Refuse an attempt that would change what a task's work is judged by.
+    """Raise NotPermitted if an attempt would change the checks, gate or next check of a task.
 
-    A gate and a check may be programs, which an agent with bounded tools does not make.
+    Gates and checks may be programs, which an agent with restricted tools cannot create.
     """
-    before = stood if stood is not None else {} if is_bounded(own) else wanted
-    for name in JUDGES:
-        if wanted.get(name) != before.get(name):
-            raise NotPermitted(f"only people change the {name.replace('_', ' ')} of a task")
+    before = current if current is not None else {} if is_bounded(own) else spec
+    for name in CHECK_FIELDS:
+        if spec.get(name) != before.get(name):
+            raise NotPermitted(f"only people may change the {name.replace('_', ' ')} of a task")
 
 
-def inherit_settings(own: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an attempt says of a new task, with the bounds it leaves out as its own has them.
+def inherit_settings(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for a task made by an attempt; missing ones come from its own task.
 
-    A site is named as a whole or not at all, and what bounds one agent means nothing to another.
+    A site is given as a whole or inherited, and tool restrictions are inherited by the same agent
+    only.
     """
-    told = dict(said)
+    settings = dict(given)
     names: list[str] = []
-    if not any(told.get(name) is not None for name in FIELDS):
-        names += FIELDS
-    if "command" not in told and told.get("agent") in {None, own.get("agent")}:
-        names += HANDS
+    if not any(settings.get(name) is not None for name in SITE_FIELDS):
+        names += SITE_FIELDS
+    if "command" not in settings and settings.get("agent") in {None, own.get("agent")}:
+        names += TOOL_FIELDS
     missing = {name: own[name] for name in names if own.get(name) is not None}
-    return {**missing, **{name: value for name, value in told.items() if value is not None}}
+    return {**missing, **{name: value for name, value in settings.items() if value is not None}}
 
 
 def _holds(mine: SharedFolder, share: SharedFolder) -> bool:

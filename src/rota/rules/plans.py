@@ -1,4 +1,4 @@
-"""What becomes of the due slots of a schedule: catch-up, overlap, runs and ledger."""
+"""Planning of due slots: catch-up, overlap, runs to create and ledger entries."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ log = logging.getLogger(__name__)
 
 
 GRACE = timedelta(seconds=60)
-"""A slot found this late still counts as on time."""
+"""A slot that is late by at most this still counts as on time."""
 
 _GRACE_MICROS = int(GRACE.total_seconds() * 1_000_000)
 
-MOST_SLOTS = 10_000
-"""How many slots of one schedule are decided in one step."""
+MAX_SLOTS = 10_000
+"""Slots of one schedule that are decided in one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedSlot:
-    """A slot that does not run; `index` is its place among the slots that were looked at."""
+    """A slot that does not run; `index` is its position among the examined slots."""
 
     index: int
     slot: Slot
@@ -58,8 +58,8 @@ class SkippedSlot:
 class SlotDecision:
     """What was decided about the slots of one schedule.
 
-    `on_time` and `missed` run, oldest first. `decided` counts the slots that have been dealt with,
-    from the oldest on; the others come in the next step.
+    `on_time` and `missed` run, oldest first. `decided` counts the decided slots, from the oldest;
+    the others are left to the next step.
     """
 
     on_time: tuple[tuple[int, Slot], ...] = ()
@@ -69,23 +69,23 @@ class SlotDecision:
 
 
 def choose(schedule: DueSchedule, slots: Sequence[Slot], *, more: bool, now: int) -> SlotDecision:
-    """Decide about slots that are due, oldest first; `more` says that later ones wait behind them.
+    """Decide about due slots, oldest first; `more` means that there are later ones not in `slots`.
 
-    A slot while the task is off, or while everything is paused, is ledgered. Of the missed ones the
-    newest `cap` inside the window run (the newest one for `latest`). With more missed ones behind,
-    only those are decided that cannot be among the newest.
+    Slots while the task was disabled or everything was paused go to the ledger. Of the missed slots
+    inside the window, the newest `cap` run (one for `latest`). If there are `more`, only the slots
+    that cannot be among the newest are decided.
     """
     catch_up = schedule.policy.catch_up
-    cap = _cap(catch_up)
+    cap = _catch_up_cap(catch_up)
     grace = now - _GRACE_MICROS
-    # Behind a slot on time there are no missed ones any more: all of those are among these slots.
+    # No missed slot follows one on time: all missed slots are among these.
     more = more and to_micros(slots[-1].due) < grace
     decided = max(1, len(slots) - cap) if more else len(slots)
     dropped: list[SkippedSlot] = []
     missed: list[tuple[int, Slot]] = []
     on_time: list[tuple[int, Slot]] = []
     for index, slot in enumerate(slots[:decided]):
-        reason = _off(schedule, slot)
+        reason = _ledger_reason(schedule, slot)
         if reason is not None:
             dropped.append(SkippedSlot(index=index, slot=slot, reason=reason))
         elif to_micros(slot.due) >= grace or schedule.cursor == PAST_ASKED_FOR:
@@ -102,20 +102,22 @@ def choose(schedule: DueSchedule, slots: Sequence[Slot], *, more: bool, now: int
 
 
 def skip_all(schedule: DueSchedule, slots: Sequence[Slot]) -> list[SkippedSlot]:
-    """Return slots that lie between a backup and its restore, each with why it does not run."""
+    """Return the slots between a backup and its restore, each with why it does not run."""
     return [
-        SkippedSlot(index=index, slot=slot, reason=_off(schedule, slot) or LedgerReason.RESTORED)
+        SkippedSlot(
+            index=index, slot=slot, reason=_ledger_reason(schedule, slot) or LedgerReason.RESTORED
+        )
         for index, slot in enumerate(slots)
     ]
 
 
-def _cap(catch_up: CatchUp) -> int:
+def _catch_up_cap(catch_up: CatchUp) -> int:
     if catch_up.mode is CatchUpMode.NONE:
         return 0
-    return 1 if catch_up.mode is CatchUpMode.LATEST else min(catch_up.cap, MOST_SLOTS // 2)
+    return 1 if catch_up.mode is CatchUpMode.LATEST else min(catch_up.cap, MAX_SLOTS // 2)
 
 
-def _off(schedule: DueSchedule, slot: Slot) -> LedgerReason | None:
+def _ledger_reason(schedule: DueSchedule, slot: Slot) -> LedgerReason | None:
     at = to_micros(slot.at)
     if not schedule.enabled:
         return LedgerReason.DISABLED
@@ -151,15 +153,15 @@ def _catch_up(
 
 
 def ledger_entries(dropped: Iterable[SkippedSlot]) -> tuple[LedgerEntry, ...]:
-    """Return ledger entries; slots that follow each other with the same reason share one."""
+    """Return ledger entries; consecutive slots with the same reason share one."""
     entries: list[LedgerEntry] = []
     previous = None
     for item in sorted(dropped, key=lambda d: d.index):
         at = to_micros(item.slot.at)
         first_key, first_at, count = item.slot.key, at, 1
         if previous and (previous.index, previous.reason) == (item.index - 1, item.reason):
-            joined = entries.pop()
-            first_key, first_at, count = joined.first_key, joined.first_at, joined.count + 1
+            merged = entries.pop()
+            first_key, first_at, count = merged.first_key, merged.first_at, merged.count + 1
         entries.append(
             LedgerEntry(
                 reason=item.reason,
@@ -176,7 +178,7 @@ def ledger_entries(dropped: Iterable[SkippedSlot]) -> tuple[LedgerEntry, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapDecision:
-    """Whether the slot runs, which queued runs it replaces, and which running ones it stops."""
+    """Whether a slot runs, which queued runs it replaces, and which running ones it stops."""
 
     runs: bool = True
     replaces: tuple[ActiveRun, ...] = ()
@@ -184,29 +186,29 @@ class OverlapDecision:
 
 
 def decide(overlap: Overlap | None, active: tuple[ActiveRun, ...]) -> OverlapDecision:
-    """Return what a slot does beside these unfinished runs of its task, oldest first.
+    """Apply the overlap policy to a slot, given the unfinished runs of its task, oldest first.
 
-    For `queue` at most one run is going on or about to, and one waits behind it: a newer slot takes
-    that one's place. Only runs that came from slots are replaced; what was asked for stays.
+    With `queue`, one run is running or about to run, and one waits behind it, which a newer slot
+    replaces. Only runs of slots are replaced, not requested ones.
     """
     queued = tuple(r for r in active if r.state == RunState.QUEUED and r.planned)
-    going_on = tuple(r for r in active if r.state != RunState.QUEUED)
+    running = tuple(r for r in active if r.state != RunState.QUEUED)
     match overlap:
         case Overlap.ALLOW | Overlap.QUEUE_ALL:
             return OverlapDecision()
         case Overlap.SKIP:
             return OverlapDecision(runs=not active)
         case Overlap.CANCEL_OTHER:
-            return OverlapDecision(replaces=queued, stops=going_on)
+            return OverlapDecision(replaces=queued, stops=running)
         case _:
-            return OverlapDecision(replaces=queued if going_on else queued[1:])
+            return OverlapDecision(replaces=queued if running else queued[1:])
 
 
 MAX_SCHEDULES = 1_000
 FEW_SLOTS = 20
 NO_PAYLOAD = ("null",)
-REPLACED = "a newer slot took its place in the queue"
-RULE_FAULTS = (
+REPLACED = "a newer slot replaced it in the queue"
+RULE_ERRORS = (
     RotaError,
     ArithmeticError,
     AttributeError,
@@ -218,16 +220,16 @@ RULE_FAULTS = (
 
 
 def plan_schedule(schedule: DueSchedule, now: int) -> SchedulePlan:
-    """Return the plan for one schedule; a rule that cannot be evaluated is set aside alone."""
+    """Return the plan of one schedule; a schedule whose rule cannot be evaluated is quarantined."""
     try:
         table = timetable_for(schedule.rule, schedule.generation, schedule.stagger)
         return _plan(schedule, table, now)
-    except RULE_FAULTS as fault:
-        return _set_aside(schedule, fault)
+    except RULE_ERRORS as error:
+        return _quarantine(schedule, error)
 
 
-def _set_aside(schedule: DueSchedule, fault: Exception) -> SchedulePlan:
-    log.error("schedule.quarantined", extra={"schedule_id": schedule.id}, exc_info=fault)
+def _quarantine(schedule: DueSchedule, error: Exception) -> SchedulePlan:
+    log.error("schedule.quarantined", extra={"schedule_id": schedule.id}, exc_info=error)
     return SchedulePlan(
         schedule_id=schedule.id,
         version=schedule.version,
@@ -236,22 +238,23 @@ def _set_aside(schedule: DueSchedule, fault: Exception) -> SchedulePlan:
         cursor=schedule.cursor,
         next_at=None,
         state=ScheduleState.QUARANTINED,
-        note=f"its rule could not be evaluated: {fault}",
+        note=f"its rule could not be evaluated: {error}",
     )
 
 
 def plan_skipping_due(schedule: DueSchedule, now: int) -> SchedulePlan:
-    """Return the plan that runs none of the due slots: nobody knows whether they have run already.
+    """Return a plan that runs none of the due slots.
 
-    They lie between a backup and its restore; those of a task that was off stay what they are.
+    They are between a backup and its restore, so that nobody knows whether they ran already. Slots
+    of a disabled task keep that reason.
     """
     try:
         table = timetable_for(schedule.rule, schedule.generation, schedule.stagger)
         slots, _ = _due_slots(table, schedule, now)
         cursor = to_micros(slots[-1].at) if slots else schedule.cursor
         following = _next_after(table, cursor)
-    except RULE_FAULTS as fault:
-        return _set_aside(schedule, fault)
+    except RULE_ERRORS as error:
+        return _quarantine(schedule, error)
     return SchedulePlan(
         schedule_id=schedule.id,
         version=schedule.version,
@@ -266,7 +269,7 @@ def plan_skipping_due(schedule: DueSchedule, now: int) -> SchedulePlan:
 
 
 def timetable_for(rule: str, generation: int, stagger: str) -> Timetable:
-    """Return the timetable of a stored rule; equal rules share one, unless they are staggered."""
+    """Return the timetable of a stored rule; equal rules without jitter share one."""
     read = _read_rule(rule)
     return timetable(read, generation=generation, stagger=stagger if read.jitter else "")
 
@@ -277,19 +280,19 @@ def _read_rule(text: str) -> Rule:
 
 
 def _slots_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
-    """Return the slots of a span; ten thousand equal schedules due at once cost one evaluation."""
-    few = _few_between(table, after, until)
-    return few if len(few) < FEW_SLOTS else _many_between(table, after, until)
+    """Return the slots of a span; cached, so that many equal schedules cost one evaluation."""
+    few = _first_slots_between(table, after, until)
+    return few if len(few) < FEW_SLOTS else _all_slots_between(table, after, until)
 
 
 @lru_cache(maxsize=2_000)
-def _few_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
+def _first_slots_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
     return tuple(table.between(from_micros(after), from_micros(until), limit=FEW_SLOTS))
 
 
-@lru_cache(maxsize=4)  # after a long absence they are megabytes, and equal schedules come in a row
-def _many_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
-    return tuple(table.between(from_micros(after), from_micros(until), limit=MOST_SLOTS))
+@lru_cache(maxsize=4)  # results may be megabytes; equal schedules come one after the other
+def _all_slots_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
+    return tuple(table.between(from_micros(after), from_micros(until), limit=MAX_SLOTS))
 
 
 @lru_cache(maxsize=2_000)
@@ -300,16 +303,16 @@ def _next_after(table: Timetable, after: int) -> Slot | None:
 def _plan(schedule: DueSchedule, table: Timetable, now: int) -> SchedulePlan:
     slots, more = _due_slots(table, schedule, now)
     choice = choose(schedule, slots, more=more, now=now)
-    line = _Line(schedule, now)
+    planned = _PlannedRuns(schedule, now)
     dropped = list(choice.dropped)
     pace = int(schedule.policy.catch_up.pace.total_seconds() * 1_000_000)
     for nth, slot in enumerate(choice.missed):
-        line.add(slot, now + nth * pace)
+        planned.add(slot, now + nth * pace)
     for index, slot in choice.on_time:
-        line.add_on_time(index, slot, dropped)
+        planned.add_on_time(index, slot, dropped)
     decided = slots[: choice.decided]
     cursor = to_micros(decided[-1].at) if decided else schedule.cursor
-    following = _following(table, slots, choice.decided, cursor)
+    following = _next_slot(table, slots, choice.decided, cursor)
     return SchedulePlan(
         schedule_id=schedule.id,
         version=schedule.version,
@@ -319,32 +322,32 @@ def _plan(schedule: DueSchedule, table: Timetable, now: int) -> SchedulePlan:
         next_at=None if following is None else to_micros(following.due),
         state=ScheduleState.ENDED if following is None else ScheduleState.ACTIVE,
         note="its rule has no further slots" if following is None else None,
-        runs=tuple(line.runs.values()),
+        runs=tuple(planned.runs.values()),
         ledger=ledger_entries(dropped),
-        cancels=tuple(line.cancels),
-        cancel_running=tuple(line.stops),
+        cancels=tuple(planned.cancels),
+        cancel_running=tuple(planned.stops),
     )
 
 
 def _due_slots(table: Timetable, schedule: DueSchedule, now: int) -> tuple[list[Slot], bool]:
-    """Return the due slots after the cursor, oldest first, and whether more are waiting behind."""
+    """Return the due slots after the cursor, oldest first, and whether there are more."""
     until = from_micros(now)
     slots = list(_slots_between(table, schedule.cursor, now))
-    more = len(slots) == MOST_SLOTS
+    more = len(slots) == MAX_SLOTS
     while slots and slots[-1].due > until:
         slots.pop()
         more = False
     return slots, more
 
 
-def _following(table: Timetable, slots: list[Slot], decided: int, cursor: int) -> Slot | None:
+def _next_slot(table: Timetable, slots: list[Slot], decided: int, cursor: int) -> Slot | None:
     if decided < len(slots):
         return slots[decided]
     return _next_after(table, cursor)
 
 
-class _Line:
-    """The runs a plan makes, and what they do to those that are in their task's lane already."""
+class _PlannedRuns:
+    """The runs that a plan creates, and its effects on runs already in the task's lane."""
 
     def __init__(self, schedule: DueSchedule, now: int) -> None:
         self._schedule = schedule
@@ -356,19 +359,19 @@ class _Line:
         self.stops: list[RunId] = []
 
     def add(self, slot: Slot, available_at: int | None) -> None:
-        """Make a run for a slot."""
+        """Add a run for a slot."""
         source = RunSource.SLOT if available_at is None else RunSource.CATCH_UP
         self.runs[slot.key] = run_for_slot(self._schedule, slot, source, available_at, self._now)
 
     def add_on_time(self, index: int, slot: Slot, dropped: list[SkippedSlot]) -> None:
-        """Make a run for a slot as the overlap policy wants it."""
-        verdict = decide(self._schedule.policy.overlap, tuple(self._active))
-        if not verdict.runs:
+        """Add a run for a slot as the overlap policy allows."""
+        decision = decide(self._schedule.policy.overlap, tuple(self._active))
+        if not decision.runs:
             dropped.append(SkippedSlot(index=index, slot=slot, reason=LedgerReason.OVERLAP))
             return
-        for run in verdict.replaces:
+        for run in decision.replaces:
             self._replace(run, dropped)
-        for run in verdict.stops:
+        for run in decision.stops:
             self._stop(run)
         self.add(slot, None)
         provisional = RunId(-1 - index)
@@ -412,7 +415,7 @@ class _Line:
 def run_for_slot(
     schedule: DueSchedule, slot: Slot, source: RunSource, available_at: int | None, now: int
 ) -> RunBatch:
-    """Return the run of a slot."""
+    """Return the run for a slot."""
     template = new_run(
         schedule.task_id,
         schedule.space_id,

@@ -1,8 +1,8 @@
-"""Prompts in sections that nobody can forge.
+"""Prompts in sections that their content cannot forge.
 
-Everything people and programs wrote is escaped, so that the only `<` in a prompt are Rota's own:
-no title, message or result can open or close a section, or speak as somebody else. A prompt is
-therefore well-formed XML but for its outermost element.
+All text from people and programs is escaped, so that every `<` in a prompt was written by Rota: no
+title, message or result can open or close a section, or pretend to come from somebody else. Apart
+from its missing root element, a prompt is well-formed XML.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SECTIONS = (
     *("task", "instructions", "previous_result", "input"),
     *("messages", "answers", "interrupted"),
 )
-"""The sections of a prompt, in their order; one without content is left out."""
+"""The sections of a prompt in order; empty ones are omitted."""
 
-_SIGNS = str.maketrans(
+_TAG_CHARACTERS = str.maketrans(
     {
         "&": "&amp;",
         "<": "&lt;",
@@ -35,16 +35,16 @@ _SIGNS = str.maketrans(
         "\N{FULLWIDTH GREATER-THAN SIGN}": "&#xff1e;",
     }
 )
-"""The signs that make a section, and those that many readers take for them."""
+"""The characters that form tags, and those that readers may take for them."""
 _QUOTES = str.maketrans({'"': "&quot;", "'": "&#39;"})
 EXACT = frozenset({"media_path", "media_name"})
-"""Attributes in which every space counts; nothing is in them that breaks a line."""
-LOST = "this file is damaged or gone and cannot be read: ask its sender for it again"
-_NO_CHARACTERS = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
+"""Attributes in which every space counts; they contain no line breaks."""
+LOST = "this file is damaged or missing and cannot be read: ask its sender to send it again"
+_NONCHARACTERS = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 
 class PromptFile(NamedTuple):
-    """A file that came with a message, and where its reader finds it; nowhere without a path."""
+    """A file of a message and its path; None if the reader has no access to it."""
 
     name: str
     mimetype: str
@@ -52,8 +52,8 @@ class PromptFile(NamedTuple):
     error: str | None = None
 
     @property
-    def told(self) -> dict[str, str | None]:
-        """What a reader is told of it; one that has no place has a name."""
+    def attributes(self) -> dict[str, str | None]:
+        """Its attributes in a prompt; the name is only given if there is no path."""
         return {
             "media_type": media_type(self.mimetype),
             "media_mimetype": self.mimetype,
@@ -64,7 +64,7 @@ class PromptFile(NamedTuple):
 
 
 class PromptMessage(NamedTuple):
-    """What somebody said in a thread, and the files that came with it."""
+    """A message of a thread with its files."""
 
     sender: str
     at: datetime
@@ -74,7 +74,7 @@ class PromptMessage(NamedTuple):
 
 
 class PromptAnswer(NamedTuple):
-    """What the run has asked, and what it was answered."""
+    """A question of the run with its answer."""
 
     question: str
     answer: str
@@ -83,7 +83,7 @@ class PromptAnswer(NamedTuple):
 
 
 class PreviousResult(NamedTuple):
-    """What the last run of the task came to, and when."""
+    """Result of the task's last run, and when it ended."""
 
     run_id: int
     at: datetime | None
@@ -91,14 +91,14 @@ class PreviousResult(NamedTuple):
 
 
 INTERRUPTED = (
-    "An attempt before this one was broken off at its work. Look at what it has done already, go "
-    "on from there, and do nothing twice that cannot be taken back."
+    "An earlier attempt was interrupted during its work. Check what it has done already, continue "
+    "from there, and do not repeat anything that cannot be undone."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """Everything that an agent may be told of a run."""
+    """The content of a prompt."""
 
     task_id: int
     title: str
@@ -113,108 +113,109 @@ class Prompt:
     messages: tuple[PromptMessage, ...] = ()
     answers: tuple[PromptAnswer, ...] = ()
     interrupted: bool = False
-    """Whether an attempt before this one was lost at its work."""
+    """Whether an earlier attempt was lost while it worked."""
 
 
-def render(envelope: Prompt) -> str:
-    """Return the prompt: its sections in their order, with an empty line between two."""
-    return "\n\n".join(_sections(envelope))
+def render_prompt(prompt: Prompt) -> str:
+    """Return a prompt in sections, separated by empty lines."""
+    return "\n\n".join(_sections(prompt))
 
 
-def plain(envelope: Prompt) -> str:
-    """Return what a program is told without sections; messages keep their senders."""
-    previous = envelope.previous
-    parts = [envelope.instructions]
+def plain_prompt(prompt: Prompt) -> str:
+    """Return a prompt without sections; messages keep their senders."""
+    previous = prompt.previous
+    parts = [prompt.instructions]
     if previous is not None:
         parts.append(f"The last result was: {previous.result}")
-    parts += [envelope.given, "\n".join(message(sent) for sent in envelope.messages)]
-    parts += [f"You asked: {a.question}\nThe answer is: {a.answer}" for a in envelope.answers]
-    parts.append(INTERRUPTED if envelope.interrupted else "")
+    parts += [prompt.given, "\n".join(message_element(sent) for sent in prompt.messages)]
+    parts += [f"You asked: {a.question}\nThe answer is: {a.answer}" for a in prompt.answers]
+    parts.append(INTERRUPTED if prompt.interrupted else "")
     return "\n\n".join(part for part in parts if part)
 
 
-def message(sent: PromptMessage, number: int | None = None) -> str:
-    """Return a message with its sender, its time and its thread.
+def message_element(message: PromptMessage, number: int | None = None) -> str:
+    """Return a message as an element with its sender, time and thread.
 
-    One with files is an element for each of them, the first with the text. With a number each
-    element has it as its id.
+    A message with files is one element per file, the first of them with the text. `number` becomes
+    the id of each element.
     """
-    told = {
+    attributes = {
         "id": None if number is None else str(number),
-        "sender": sent.sender,
-        "time": _instant(sent.at),
-        "thread": sent.thread,
+        "sender": message.sender,
+        "time": _instant(message.at),
+        "thread": message.thread,
     }
-    texts = (sent.text, *("" for _ in sent.media[1:]))
-    media = [medium.told for medium in sent.media] or [{}]
+    texts = (message.text, *("" for _ in message.media[1:]))
+    media = [medium.attributes for medium in message.media] or [{}]
     return "\n".join(
-        _element("message", {**told, **of}, text) for of, text in zip(media, texts, strict=True)
+        _element("message", {**attributes, **file_attributes}, text)
+        for file_attributes, text in zip(media, texts, strict=True)
     )
 
 
-def sent_of(said: ThreadMessage, files: str | None) -> PromptMessage:
-    """Return what was said in a thread, for a reader that finds the files of messages in a folder.
+def prompt_message(message: ThreadMessage, files: str | None) -> PromptMessage:
+    """Return a message for a reader that finds its files in `files`, in a folder per message.
 
-    Each message has a folder of its own there. One who finds them nowhere is told their names.
+    Without `files`, the reader is only given their names.
     """
-    media = tuple(_medium(said, file, files) for file in said.files)
-    return PromptMessage(said.sender, said.at, said.thread, said.body, media)
+    media = tuple(_prompt_file(message, file, files) for file in message.files)
+    return PromptMessage(message.sender, message.at, message.thread, message.body, media)
 
 
-def media_of(said: ThreadMessage, files: str | None) -> dict[str, list[dict[str, object]]]:
-    """Return the files of a message as a program is told them in JSON; nothing if it has none."""
-    told: list[dict[str, object]] = []
-    for file in said.files:
-        medium = _medium(said, file, files)
-        known = {name: text for name, text in medium.told.items() if text is not None}
-        told.append({"name": file.name, "size": file.size, **known})
-    return {"files": told} if told else {}
+def message_files(message: ThreadMessage, files: str | None) -> dict[str, list[dict[str, object]]]:
+    """Return the files of a message as JSON for programs; empty if it has none."""
+    listed: list[dict[str, object]] = []
+    for file in message.files:
+        listed_file = _prompt_file(message, file, files)
+        given = {name: text for name, text in listed_file.attributes.items() if text is not None}
+        listed.append({"name": file.name, "size": file.size, **given})
+    return {"files": listed} if listed else {}
 
 
-def _medium(said: ThreadMessage, file: MessageFile, files: str | None) -> PromptFile:
-    if file.name in said.lost:
+def _prompt_file(message: ThreadMessage, file: MessageFile, files: str | None) -> PromptFile:
+    if file.name in message.lost:
         return PromptFile(file.name, file.mimetype, None, LOST)
-    path = None if files is None else f"{files}/{said.id}/{file.name}"
+    path = None if files is None else f"{files}/{message.id}/{file.name}"
     return PromptFile(file.name, file.mimetype, path)
 
 
-def sender_line(said: ThreadMessage, files: str | None = None, *, numbered: bool = False) -> str:
-    """Return what was said in a thread as it stands in a prompt, with its id if it is numbered."""
-    return message(sent_of(said, files), said.id if numbered else None)
+def sender_line(message: ThreadMessage, files: str | None = None, *, numbered: bool = False) -> str:
+    """Return a message as an element of a prompt, optionally with its id."""
+    return message_element(prompt_message(message, files), message.id if numbered else None)
 
 
 def escape(text: str) -> str:
-    """Return text that cannot be taken for a section; a reader of XML gets it back."""
-    return _NO_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", clean(text)).translate(_SIGNS)
+    """Return text escaped as XML, so that it cannot form a section."""
+    return _NONCHARACTERS.sub("\N{REPLACEMENT CHARACTER}", clean(text)).translate(_TAG_CHARACTERS)
 
 
-def _sections(envelope: Prompt) -> Iterator[str]:
-    yield f"<task{_attributes(_head(envelope))}/>"
-    if envelope.instructions:
-        yield _block("instructions", {}, escape(envelope.instructions))
-    if envelope.previous is not None:
-        told = {"run": str(envelope.previous.run_id), "time": _instant(envelope.previous.at)}
-        yield _block("previous_result", told, escape(envelope.previous.result))
-    if envelope.given:
-        yield _block("input", {}, escape(envelope.given))
-    if envelope.messages:
-        yield _block("messages", {}, "\n".join(message(sent) for sent in envelope.messages))
-    if envelope.answers:
-        yield _block("answers", {}, "\n".join(_answer(answer) for answer in envelope.answers))
-    if envelope.interrupted:
+def _sections(prompt: Prompt) -> Iterator[str]:
+    yield f"<task{_attributes(_task_attributes(prompt))}/>"
+    if prompt.instructions:
+        yield _block("instructions", {}, escape(prompt.instructions))
+    if prompt.previous is not None:
+        attributes = {"run": str(prompt.previous.run_id), "time": _instant(prompt.previous.at)}
+        yield _block("previous_result", attributes, escape(prompt.previous.result))
+    if prompt.given:
+        yield _block("input", {}, escape(prompt.given))
+    if prompt.messages:
+        yield _block("messages", {}, "\n".join(message_element(sent) for sent in prompt.messages))
+    if prompt.answers:
+        yield _block("answers", {}, "\n".join(_answer(answer) for answer in prompt.answers))
+    if prompt.interrupted:
         yield _block("interrupted", {}, INTERRUPTED)
 
 
-def _head(envelope: Prompt) -> dict[str, str | None]:
-    planned = envelope.planned
+def _task_attributes(prompt: Prompt) -> dict[str, str | None]:
+    planned = prompt.planned
     return {
-        "title": envelope.title,
-        "id": str(envelope.task_id),
-        "run": str(envelope.run_id),
-        "space": envelope.space,
-        "thread": envelope.thread,
-        "planned": None if planned is None else _instant(planned.astimezone(_zone(envelope.zone))),
-        "zone": envelope.zone,
+        "title": prompt.title,
+        "id": str(prompt.task_id),
+        "run": str(prompt.run_id),
+        "space": prompt.space,
+        "thread": prompt.thread,
+        "planned": None if planned is None else _instant(planned.astimezone(_zone(prompt.zone))),
+        "zone": prompt.zone,
     }
 
 
@@ -225,9 +226,9 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-def _answer(answered: PromptAnswer) -> str:
-    told = {"by": answered.by, "time": _instant(answered.at), "question": answered.question}
-    return _element("answer", told, answered.answer)
+def _answer(answer: PromptAnswer) -> str:
+    attributes = {"by": answer.by, "time": _instant(answer.at), "question": answer.question}
+    return _element("answer", attributes, answer.answer)
 
 
 def _instant(at: datetime | None) -> str | None:
@@ -237,22 +238,24 @@ def _instant(at: datetime | None) -> str | None:
     return text.replace("+00:00", "Z") if at.utcoffset() == UTC.utcoffset(None) else text
 
 
-def _block(name: str, told: dict[str, str | None], content: str) -> str:
-    return f"<{name}{_attributes(told)}>\n{content}\n</{name}>"
+def _block(name: str, attributes: dict[str, str | None], content: str) -> str:
+    return f"<{name}{_attributes(attributes)}>\n{content}\n</{name}>"
 
 
-def _element(name: str, told: dict[str, str | None], text: str) -> str:
-    return f"<{name}{_attributes(told)}>{escape(text)}</{name}>"
+def _element(name: str, attributes: dict[str, str | None], text: str) -> str:
+    return f"<{name}{_attributes(attributes)}>{escape(text)}</{name}>"
 
 
-def _attributes(told: dict[str, str | None]) -> str:
-    spelled = {name: _exact if name in EXACT else _attribute for name in told}
-    return "".join(f' {name}="{spelled[name](text)}"' for name, text in told.items() if text)
+def _attributes(attributes: dict[str, str | None]) -> str:
+    encoders = {
+        name: _escape_attribute if name in EXACT else _collapse_attribute for name in attributes
+    }
+    return "".join(f' {name}="{encoders[name](text)}"' for name, text in attributes.items() if text)
 
 
-def _attribute(text: str) -> str:
-    return " ".join(_exact(text).split())
+def _collapse_attribute(text: str) -> str:
+    return " ".join(_escape_attribute(text).split())
 
 
-def _exact(text: str) -> str:
+def _escape_attribute(text: str) -> str:
     return escape(text).translate(_QUOTES)

@@ -1,4 +1,4 @@
-"""Lane, group and deadline of a new run; which tasks follow a run."""
+"""How new runs are queued (lane, group, deadline), and which tasks follow a run."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rota.model.schedules import Slot
 from rota.model.tasks import AfterOn, Overlap, Policy, Pool, Task, task_lane
 from rota.rules.task_spec import is_in_conversation
 
-DEEPEST_CHAIN = 16
+MAX_CHAIN_DEPTH = 16
 PLANNED = frozenset({RunSource.SLOT, RunSource.CATCH_UP, RunSource.BACKFILL})
-"""The sources of runs that stand for a slot."""
+"""Sources of runs that belong to a slot."""
 
 
 def lane_of(
     task_id: int, policy: Policy, source: RunSource, conversation: str | None = None
 ) -> str | None:
-    """Return the lane a run waits in.
+    """Return the lane of a run.
 
-    Runs of one conversation never talk at once. A lane of the policy's own comes next. Otherwise
-    slots of a task never overlap unless the policy allows it, and runs that were asked for join
-    that lane only if the policy says so.
+    The lane of a conversation comes first, then the lane of the policy. Otherwise slots of a task
+    share a lane unless the policy allows overlap, and requested runs join it only if the policy
+    sets `overlap`.
     """
     if conversation is not None:
         return conversation
@@ -39,12 +39,12 @@ def lane_of(
 
 
 def conversation_of(task_id: int, thread: str | None) -> str:
-    """Return the lane of a conversation: that of a thread, or of a task that has none."""
+    """Return the lane of a conversation: its thread, or the lane of a task without one."""
     return task_lane(task_id) if thread is None else thread
 
 
 def reading_pool(policy: Policy) -> Pool:
-    """Return the pool of a run that reads what people have said: they wait for it."""
+    """Return the pool of a run that answers messages; by default foreground, as people wait."""
     return policy.pool or Pool.FOREGROUND
 
 
@@ -65,9 +65,9 @@ def new_run(
     schedule_id: ScheduleId | None = None,
     slot: Slot | None = None,
 ) -> NewRun:
-    """Return a run of a task as its policy wants it queued.
+    """Return a new run of a task, queued according to its policy.
 
-    One that is `in_conversation` takes part in its thread's, or in that of its task if it has none.
+    If `in_conversation`, it belongs to the conversation of its thread, or of its task without one.
     """
     conversation = conversation_of(task_id, thread) if in_conversation else None
     start = now if available_at is None else max(now, available_at)
@@ -93,21 +93,21 @@ def new_run(
     )
 
 
-LONGEST_PASSED_RESULT = 64 * 1024
+MAX_PASSED_RESULT = 64 * 1024
 
 STARTS = {
     AfterOn.SUCCESS: frozenset({RunState.SUCCEEDED}),
     AfterOn.FAILURE: frozenset({RunState.FAILED, RunState.EXPIRED}),
     AfterOn.ANY: frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.EXPIRED}),
 }
-"""Which ends start a successor."""
+"""The final states that start a successor."""
 
 
 def successor_runs(
     tasks: Iterable[Task], run_id: RunId, state: RunState, result: str | None, depth: int, now: int
 ) -> tuple[RunBatch, ...]:
-    """Return the runs that a finished run starts, each once per upstream run."""
-    if depth + 1 > DEEPEST_CHAIN:
+    """Return the runs started by a finished run; each is keyed, so that it is started once."""
+    if depth + 1 > MAX_CHAIN_DEPTH:
         return ()
     return tuple(
         RunBatch(
@@ -137,7 +137,7 @@ def _payload(task: Task, run_id: RunId, state: RunState, result: str | None) -> 
         "task": task.after.task if task.after else None,
         "state": state.value,
     }
-    if result is not None and len(result.encode()) <= LONGEST_PASSED_RESULT:
+    if result is not None and len(result.encode()) <= MAX_PASSED_RESULT:
         upstream["result"] = json.loads(result)
     elif result is not None:
         upstream["result_too_long"] = True
@@ -145,9 +145,9 @@ def _payload(task: Task, run_id: RunId, state: RunState, result: str | None) -> 
 
 
 def check_chain(name: str, upstream: str, after: dict[str, str]) -> None:
-    """Refuse a task that would follow itself, or a chain deeper than 16.
+    """Raise Invalid if tasks would form a cycle or too long a chain.
 
-    `after` tells which task each task follows already.
+    `after` maps each task to the one it follows.
     """
     seen = [name]
     current: str | None = upstream
@@ -155,9 +155,9 @@ def check_chain(name: str, upstream: str, after: dict[str, str]) -> None:
         if current == name:
             path = " after ".join([*seen, name])
             raise Invalid(
-                "after", upstream, f"this would be a circle ({path}): choose another task"
+                "after", upstream, f"this would form a cycle ({path}): choose another task"
             )
         seen.append(current)
-        if len(seen) > DEEPEST_CHAIN:
-            raise Invalid("after", upstream, f"a chain may be at most {DEEPEST_CHAIN} tasks long")
+        if len(seen) > MAX_CHAIN_DEPTH:
+            raise Invalid("after", upstream, f"a chain may be at most {MAX_CHAIN_DEPTH} tasks long")
         current = after.get(current)

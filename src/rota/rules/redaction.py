@@ -1,7 +1,7 @@
-"""Known secrets are found by value, however they are written, and replaced.
+"""Redaction: known secrets are found by value, in the usual encodings, and replaced.
 
-It guards against accidents. Whoever has a secret and wants it read can always write it in a way
-that nobody knows.
+It protects against accidents. A program that has a secret and wants to publish it can always find
+an encoding that is not recognized.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from urllib.parse import quote, quote_plus
 
 from rota.errors import Invalid
 
-SHORTEST = 8
-"""How many characters a secret has at least: what is shorter stands in ordinary text, too."""
-LONGEST = 64 * 1024
-SHORTEST_FORM = 8
+MIN_SECRET = 8
+"""Characters a secret needs: shorter values occur in ordinary text."""
+MAX_SECRET = 64 * 1024
+MIN_FORM = 8
 OVERLAPS = 4
-"""How many times its own length of a text is compared again for secrets that overlap."""
-SHORTEST_LINE = 16
-"""From which length one line of a secret of several lines is looked for alone."""
+"""How often, in lengths of the text, overlapping secrets are searched again."""
+MIN_LINE = 16
+"""Length from which single lines of a multi-line secret are searched for."""
 
 
 def check_value(value: str) -> None:
-    """Refuse what cannot be told from ordinary text, without repeating it."""
-    if len(value) < SHORTEST:
-        advice = f"a secret has at least {SHORTEST} characters: a shorter one cannot be redacted"
+    """Raise Invalid for values that cannot be redacted; the error does not repeat the value."""
+    if len(value) < MIN_SECRET:
+        advice = f"use at least {MIN_SECRET} characters: shorter secrets cannot be redacted"
         raise Invalid("value", "…", advice)
-    if len(value) > LONGEST:
-        raise Invalid("value", "…", f"a secret has at most {LONGEST} characters")
+    if len(value) > MAX_SECRET:
+        raise Invalid("value", "…", f"a secret may have at most {MAX_SECRET} characters")
     if "\0" in value or not value.strip():
-        raise Invalid("value", "…", "a secret is text, and no NUL is in it")
+        raise Invalid("value", "…", "a secret must be text without NUL characters")
 
 
-def forms_of(value: str) -> set[str]:
-    """Return the ways in which a secret may be written."""
+def encoded_forms(value: str) -> set[str]:
+    """Return the forms in which a secret may appear in text."""
     forms = {value, value.strip()}
     lines = [line.strip() for line in value.splitlines()]
-    forms |= {line for line in lines if len(lines) > 1 and len(line) >= SHORTEST_LINE}
+    forms |= {line for line in lines if len(lines) > 1 and len(line) >= MIN_LINE}
     for plain in tuple(forms):
-        forms |= set(_escaped(plain))
-        forms |= set(_in_base64(plain.encode("utf-8", "surrogatepass")))
-    return {form for form in forms if len(form) >= SHORTEST_FORM}
+        forms |= set(_escaped_forms(plain))
+        forms |= set(_base64_forms(plain.encode("utf-8", "surrogatepass")))
+    return {form for form in forms if len(form) >= MIN_FORM}
 
 
-def _escaped(plain: str) -> Iterator[str]:
-    for once in (*_in_json(plain), *_in_repr(plain)):
+def _escaped_forms(plain: str) -> Iterator[str]:
+    for once in (*_json_forms(plain), *_repr_forms(plain)):
         yield once
         yield json.dumps(once)[1:-1]
     for escaped in (quote(plain, safe=""), quote(plain), quote_plus(plain)):
@@ -59,23 +59,23 @@ def _escaped(plain: str) -> Iterator[str]:
     yield in_hex.upper()
 
 
-def _in_json(plain: str) -> Iterator[str]:
+def _json_forms(plain: str) -> Iterator[str]:
     for ascii_only in (True, False):
         once = json.dumps(plain, ensure_ascii=ascii_only)[1:-1]
         yield once
         yield once.replace("/", "\\/")
-    yield "".join(map(_in_capitals, plain))
+    yield "".join(map(_uppercase_escape, plain))
 
 
-def _in_capitals(sign: str) -> str:
+def _uppercase_escape(sign: str) -> str:
     once = json.dumps(sign)[1:-1]
     return once if sign.isascii() else once.upper().replace("\\U", "\\u")
 
 
-def _in_repr(plain: str) -> Iterator[str]:
-    """Yield what Python's `repr` and `ascii` make of it, as text and as bytes.
+def _repr_forms(plain: str) -> Iterator[str]:
+    """Yield the results of Python's `repr` and `ascii`, as text and as bytes.
 
-    What stands around it decides whether a single quotation mark is escaped.
+    The text around a value decides whether its single quotes are escaped, so both forms are needed.
     """
     parts = plain.split("'")
     written = (
@@ -83,13 +83,13 @@ def _in_repr(plain: str) -> Iterator[str]:
         [ascii(f'"{part}')[2:-1] for part in parts],
         [repr(f'"{part}'.encode("utf-8", "surrogatepass"))[3:-1] for part in parts],
     )
-    for told in written:
-        yield "'".join(told)
-        yield "\\'".join(told)
+    for forms in written:
+        yield "'".join(forms)
+        yield "\\'".join(forms)
 
 
-def _in_base64(data: bytes) -> Iterator[str]:
-    """Yield the part of each alignment that does not depend on what stands around it."""
+def _base64_forms(data: bytes) -> Iterator[str]:
+    """Yield, for each alignment, the part that does not depend on the bytes around it."""
     for before in range(3):
         bits = before * 8
         text = base64.b64encode(bytes(before) + data).decode().rstrip("=")
@@ -100,76 +100,78 @@ def _in_base64(data: bytes) -> Iterator[str]:
 
 
 class Redactor:
-    """Puts `[secret NAME]` where a secret stands; does nothing, and costs nothing, without any."""
+    """Replaces secrets by `[secret NAME]`; costs nothing if there are none."""
 
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
         self._names: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
-        self.know(secrets or {})
+        self.set_secrets(secrets or {})
 
     @property
     def active(self) -> bool:
         """Whether it knows any secret."""
         return self._pattern is not None
 
-    def know(self, secrets: Mapping[str, str]) -> None:
-        """Look for these from now on, and for nothing else."""
+    def set_secrets(self, secrets: Mapping[str, str]) -> None:
+        """Replace the set of known secrets."""
         names: dict[str, str] = {}
         for name, value in secrets.items():
-            for form in forms_of(value):
+            for form in encoded_forms(value):
                 names.setdefault(form, name)
         self._names = names
-        self._pattern = re.compile(_tree(names)) if names else None
+        self._pattern = re.compile(_prefix_tree(names)) if names else None
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
         pattern = self._pattern
         found = None if pattern is None else pattern.search(text)
         return text if pattern is None or found is None else self._named(text, pattern, found)
 
     def _named(self, text: str, pattern: re.Pattern[str], first: re.Match[str]) -> str:
-        """Return a text with one name for all that overlaps, so that no part of it stays."""
+        """Replace overlapping secrets together, so that no part of them remains."""
         found: re.Match[str] | None = first
-        parts, told, left = [], 0, LONGEST + OVERLAPS * len(text)
+        parts, done, left = [], 0, MAX_SECRET + OVERLAPS * len(text)
         while found is not None:
             start, end = found.span()
-            parts += [text[told:start], f"[secret {self._names[found[0]]}]"]
+            parts += [text[done:start], f"[secret {self._names[found[0]]}]"]
             while found is not None and found.start() < end:
                 end = max(end, found.end())
                 left -= found.end() - found.start()
-                # A secret that repeats itself overlaps at each character: the work has a bound.
+                # A periodic secret overlaps itself at every character: bound the work.
                 found = pattern.search(text, found.start() + 1 if left > 0 else end)
-            told = end
-        return "".join([*parts, text[told:]])
+            done = end
+        return "".join([*parts, text[done:]])
 
-    def holds(self, text: str) -> bool:
-        """Whether a secret stands in a text."""
+    def contains_secret(self, text: str) -> bool:
+        """Whether a text contains a secret."""
         return self._pattern is not None and self._pattern.search(text) is not None
 
-    def data(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-        """Return what JSON can hold without secrets in any text or name of it."""
+    def redact_json(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+        """Return a JSON value without secrets in its strings and keys."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, Mapping):
-            return {self.data(name): self.data(inner) for name, inner in value.items()}
+            return {
+                self.redact_json(name): self.redact_json(inner) for name, inner in value.items()
+            }
         if type(value) in {list, tuple}:
-            return type(value)(self.data(inner) for inner in value)
+            return type(value)(self.redact_json(inner) for inner in value)
         return value
 
 
-NOTHING_KNOWN = Redactor()
+NO_SECRETS = Redactor()
 
 
-def _tree(words: Mapping[str, str]) -> str:
-    """Return a pattern that tries at most one word for each beginning, the longest first."""
+def _prefix_tree(words: Mapping[str, str]) -> str:
+    """Return a pattern as a prefix tree, so that each position is compared with few words."""
     ordered = sorted(words)
     return _branch(ordered, 0)
 
 
 def _branch(words: list[str], at: int) -> str:
-    """Return the pattern of what follows the first `at` characters, which all words share."""
+    """Return the pattern for the rest of words that share their first `at` characters."""
     if len(words) == 1:
         return re.escape(words[0][at:])
     ends = len(words[0]) == at
@@ -186,5 +188,5 @@ def _branch(words: list[str], at: int) -> str:
             shared += 1
         rest = "" if len(group) == 1 else _branch(group, shared)
         branches.append(re.escape(letter + group[0][at + 1 : shared]) + rest)
-    joined = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"
-    return f"{joined}?" if ends else joined
+    pattern = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"
+    return f"{pattern}?" if ends else pattern

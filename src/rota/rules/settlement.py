@@ -1,7 +1,7 @@
-"""How a run goes on after an attempt: settled, retried, asked, lost.
+"""How a run continues after an attempt: settled, retried, asked or lost.
 
-Execute, rescue, expiry and define all come here with an outcome; the answer is a Settlement that
-the store applies whole or not at all.
+Every end of an attempt is decided here, whatever stage reports it. The result is a Settlement,
+which the store applies completely or not at all.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ from rota.model.settlement import (
 from rota.model.tasks import OnLost, Policy, Retry, Task
 from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.budgets import OVER
-from rota.rules.notifications import address_result, of_end, of_question
+from rota.rules.notifications import address_result, end_notification, question_notification
 from rota.rules.queue import successor_runs
 
-MOST_LOSSES = 3
-AGENTS_REST = timedelta(seconds=60)
-"""How long an agent that was lost once more waits, so that what kills it cannot burn its budget."""
+MAX_LOSSES = 3
+AGENT_LOSS_DELAY = timedelta(seconds=60)
+"""Delay after the second loss of an agent, so that a crash loop does not use up its budget."""
 LOST_QUESTION_LIFE = timedelta(hours=24)
 LOST_OPTIONS = ("retry", "fail")
-LONGEST_ERROR = 16 * 1024
+MAX_ERROR = 16 * 1024
 RESULT = "result"
-NOT_AGAIN = "its worker was lost, and a person chose not to run it again"
+NOT_REPEATED = "its worker was lost, and a person chose not to run it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettlementContext:
-    """What a settlement depends on beside the run."""
+    """What a settlement depends on besides the run."""
 
     policy: Policy
     task: str = ""
-    """What people call it."""
+    """The name of the task."""
     followers: tuple[Task, ...] = ()
     now: int
     chance: float = 0.0
     asked: WaitingForAnswer | None = None
-    """What the attempt has asked while it ran: the run waits, however its program ended."""
+    """Question asked by the attempt: the run waits for it, however its program ended."""
     agent: bool = False
     outward: bool = False
-    """Whether the attempt may have done what cannot be taken back, and is not known to have not."""
+    """Whether the attempt may have had effects that cannot be undone."""
 
 
 def settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> Settlement:
-    """Return what becomes of a run whose attempt ended so.
+    """Return the transition of a run whose attempt has ended.
 
-    A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
+    A run that was asked to stop is not queued again, whatever its attempt reports.
     """
     settlement = _settle(run, report, suppress_notifications(context, report))
     if report.exit is None and report.notes is None and not report.unbegun:
@@ -101,7 +101,7 @@ def settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> S
 def suppress_notifications(context: SettlementContext, report: AttemptReport) -> SettlementContext:
     """Return a context in which a silent success is delivered to nobody.
 
-    Nothing follows a run that woke nobody, either.
+    If its gate found nothing to do, no successors start either.
     """
     if not isinstance(report.outcome, Succeeded) or not suppresses_notifications(report):
         return context
@@ -111,7 +111,7 @@ def suppress_notifications(context: SettlementContext, report: AttemptReport) ->
 
 
 def _settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> Settlement:
-    outcome = _but_asked(run, report.outcome, context)
+    outcome = _asked_first(run, report.outcome, context)
     if run.cancel_requested and isinstance(outcome, (WaitingForAnswer, Released, Failed, Lost)):
         outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
@@ -145,10 +145,11 @@ def _settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> 
             assert_never(outcome)
 
 
-def _but_asked(run: OpenRun, outcome: Outcome, context: SettlementContext) -> Outcome:
-    """Return the question of an attempt that has asked one, whatever else it came to.
+def _asked_first(run: OpenRun, outcome: Outcome, context: SettlementContext) -> Outcome:
+    """Return the question of an attempt that asked one, else its outcome.
 
-    It was told to end its turn, and ended if it did not: how says nothing about the work.
+    Its program was told to end its turn and was stopped if it did not, so its exit says nothing
+    about the work.
     """
     if context.asked is None or run.state is not RunState.RUNNING or isinstance(outcome, Expired):
         return outcome
@@ -178,7 +179,7 @@ def _failed(
 def _lost(
     run: OpenRun, report: AttemptReport, outcome: Lost, context: SettlementContext
 ) -> Settlement:
-    if run.losses >= MOST_LOSSES:
+    if run.losses >= MAX_LOSSES:
         sentence = f"its worker was lost {run.losses + 1} times: {outcome.reason}"
         return _end(run, report, RunTransition.FAIL, context, code="lost", error=sentence)
     chosen = context.policy.on_lost
@@ -186,13 +187,13 @@ def _lost(
         return _end(run, report, RunTransition.FAIL, context, code="lost", error=outcome.reason)
     if chosen is OnLost.ASK or (chosen is OnLost.AUTO and context.outward):
         question = WaitingForAnswer(
-            question="This run was lost while it was going on. Run it again?",
+            question="This run was lost while it was running. Run it again?",
             context=outcome.reason,
             options=LOST_OPTIONS,
             expires_in=LOST_QUESTION_LIFE,
         )
         return _ask(run, question, "lost", context)
-    rest = AGENTS_REST if context.agent and run.losses > 0 else timedelta()
+    rest = AGENT_LOSS_DELAY if context.agent and run.losses > 0 else timedelta()
     at = context.now + int(rest.total_seconds() * 1_000_000)
     return _requeue(run, RunTransition.LOSE, AttemptCause.LOST, at, outcome)
 
@@ -200,10 +201,10 @@ def _lost(
 def settle_answer(
     run: OpenRun, question_id: QuestionId, kind: str, text: str, by: str, context: SettlementContext
 ) -> Settlement:
-    """Return what becomes of a waiting run when its question is answered."""
+    """Return the transition of a waiting run whose question was answered."""
     if kind == "lost" and text == "fail":
-        report = AttemptReport(outcome=Failed(code="lost", message=NOT_AGAIN))
-        ended = _end(run, report, RunTransition.FAIL, context, code="lost", error=NOT_AGAIN)
+        report = AttemptReport(outcome=Failed(code="lost", message=NOT_REPEATED))
+        ended = _end(run, report, RunTransition.FAIL, context, code="lost", error=NOT_REPEATED)
         extras = replace(ended.extras, answered=question_id, answer=text, answered_by=by)
         return ended._replace(extras=extras)
     extras = SettlementExtras(
@@ -218,7 +219,7 @@ def settle_answer(
 
 
 def answer_by_default(run: OpenRun, question: Question, by: str, now: int) -> Settlement:
-    """Return what becomes of a waiting run whose question says what counts without an answer."""
+    """Return the transition of a waiting run whose question takes its default answer."""
     context = SettlementContext(policy=Policy(), now=now)
     return settle_answer(run, question.id, question.kind, question.default or "", by, context)
 
@@ -226,7 +227,7 @@ def answer_by_default(run: OpenRun, question: Question, by: str, now: int) -> Se
 def _requeue(
     run: OpenRun, move: RunTransition, cause: AttemptCause, at: int, outcome: Outcome
 ) -> Settlement:
-    code, error = _blame(outcome)
+    code, error = _error_of(outcome)
     extras = SettlementExtras(available_at=at, cause=cause, error_code=code, error=error)
     state = after(run.state, move)
     name = type(outcome).__name__.lower()
@@ -249,7 +250,7 @@ def _ask(
     )
     state = after(run.state, RunTransition.ASK)
     name = "lost" if kind == "lost" else "asked"
-    notice = of_question(run, question, context.policy.deliver_to)
+    notice = question_notification(run, question, context.policy.deliver_to)
     extras = SettlementExtras(question=question, notification=notice)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
@@ -268,11 +269,11 @@ def _end(
 ) -> Settlement:
     state = after(run.state, move)
     name = state.value
-    words = (result if rest is None else rest) or state.value
-    told = _told(run, state, sentence, error)
+    text = (result if rest is None else rest) or state.value
+    notification_text = _notification_text(run, state, sentence, error)
     if state is not RunState.SUCCEEDED:
-        words = f"{context.task}: run {run.run_id} {told}".removeprefix(": ")
-    deliveries = _deliveries(run, report.messages, state, words, context.policy)
+        text = f"{context.task}: run {run.run_id} {notification_text}".removeprefix(": ")
+    deliveries = _deliveries(run, report.messages, state, text, context.policy)
     followers = _followers(run, state, result, context)
     success = state is RunState.SUCCEEDED
     finishes = success and context.policy.until_success and not is_suppressed_by_gate(report)
@@ -282,12 +283,12 @@ def _end(
         extras = SettlementExtras(
             result=result,
             error_code=code,
-            error=None if error is None else error[:LONGEST_ERROR],
+            error=None if error is None else error[:MAX_ERROR],
             deliveries=deliveries,
             successors=followers,
             counts=_counts(state),
             disable_after=context.policy.disable_after,
-            notification=of_end(run, state, told),
+            notification=end_notification(run, state, notification_text),
             finishes=finishes,
         )
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
@@ -311,14 +312,14 @@ def _deliveries(
     run: OpenRun,
     messages: Iterable[OutgoingMessage],
     state: RunState,
-    words: str,
+    text: str,
     policy: Policy,
 ) -> tuple[NewDelivery, ...]:
-    wanted = list(messages) if state is RunState.SUCCEEDED else []
+    outgoing = list(messages) if state is RunState.SUCCEEDED else []
     if policy.deliver_to is not None and state is not RunState.CANCELLED:
-        channel, target, body, mail = address_result(policy.deliver_to, words)
+        channel, target, body, mail = address_result(policy.deliver_to, text)
         body = body or state.value
-        wanted.append(
+        outgoing.append(
             OutgoingMessage(client_id=RESULT, channel=channel, target=target, body=body, mail=mail)
         )
     return tuple(
@@ -331,14 +332,16 @@ def _deliveries(
             mail=m.mail,
             kind=DeliveryKind.RESULT if m.client_id == RESULT else DeliveryKind.MESSAGE,
         )
-        for m in wanted
+        for m in outgoing
     )
 
 
-def _told(run: OpenRun, state: RunState, sentence: str | None, error: str | None) -> str:
-    """Return what is sent of a run that came to nothing: one sentence, never the rest.
+def _notification_text(
+    run: OpenRun, state: RunState, sentence: str | None, error: str | None
+) -> str:
+    """Return the one sentence about an unsuccessful run that is sent to people.
 
-    Where the error begins with a program's own words, it stays with the run.
+    If the error starts with text of the program, `sentence` is sent instead.
     """
     first, _, _ = (error or "").partition("\n")
     if sentence is not None:
@@ -347,33 +350,33 @@ def _told(run: OpenRun, state: RunState, sentence: str | None, error: str | None
 
 
 def _dedupe_key(run: OpenRun, client_id: str) -> str:
-    """Return a key that a retried attempt gives to the same message again."""
+    """Return the same key for the same message of every attempt."""
     return hashlib.sha256(f"{run.space_id}\n{run.run_id}\n{client_id}".encode()).hexdigest()
 
 
-def _blame(outcome: Outcome) -> tuple[str | None, str | None]:
+def _error_of(outcome: Outcome) -> tuple[str | None, str | None]:
     if isinstance(outcome, Failed):
-        return outcome.code, outcome.message[:LONGEST_ERROR]
+        return outcome.code, outcome.message[:MAX_ERROR]
     if isinstance(outcome, Lost):
-        return "lost", outcome.reason[:LONGEST_ERROR]
+        return "lost", outcome.reason[:MAX_ERROR]
     if isinstance(outcome, Released) and outcome.reason is not None:
         return OVER, outcome.reason
     return None, None
 
 
-LONGEST_EXPONENT = 64
+MAX_EXPONENT = 64
 
 
 def may_retry(retry: Retry, retries: int, age: timedelta) -> bool:
-    """Return whether one more try is allowed after this many retries, at this age of the run."""
+    """Whether one more attempt is allowed after this many retries, at this age of the run."""
     if 1 + retries >= retry.attempts:
         return False
     return retry.max_age is None or age < retry.max_age
 
 
 def delay(retry: Retry, nth: int, chance: float) -> timedelta:
-    """Return how long the n-th retry waits; `chance` is a random number below 1."""
-    growth = retry.factor ** min(nth - 1, LONGEST_EXPONENT)
+    """Return the delay of the n-th retry; `chance` is a random number below 1."""
+    growth = retry.factor ** min(nth - 1, MAX_EXPONENT)
     seconds = min(retry.base.total_seconds() * growth, retry.cap.total_seconds())
     return timedelta(seconds=seconds * (1 + retry.jitter * chance))
 
@@ -385,28 +388,29 @@ def suppresses_notifications(report: AttemptReport) -> bool:
 
 
 def is_suppressed_by_gate(report: AttemptReport) -> bool:
-    """Whether the gate of an attempt woke nobody."""
+    """Whether the gate of an attempt found nothing to do."""
     return report.notes is not None and report.notes.suppressed is SuppressionReason.BY_GATE
 
 
 def attempt_notes(state: RunState, report: AttemptReport) -> AttemptNotes | None:
-    """Return what is recorded beside the move of a run to a state.
+    """Return the notes to record with a run's transition to a state.
 
-    Only a success is marked, remembered and looked at again; only what has ended was checked.
+    Only a success has a suppression reason, remembered state and a next check; only ended runs have
+    check results.
     """
-    told = report.notes or NOTHING
+    notes = report.notes or NOTHING
     if state is RunState.SUCCEEDED:
-        mark = told.suppressed or (
+        mark = notes.suppressed or (
             SuppressionReason.BY_RESULT if suppresses_notifications(report) else None
         )
-        made = replace(told, suppressed=mark)
+        kept = replace(notes, suppressed=mark)
     else:
         ended = state is RunState.FAILED
-        checked = told.check_state if ended else None
-        made = AttemptNotes(
-            check_results=told.check_results, check_state=checked, stop_reason=told.stop_reason
+        checked = notes.check_state if ended else None
+        kept = AttemptNotes(
+            check_results=notes.check_results, check_state=checked, stop_reason=notes.stop_reason
         )
-    return None if made == NOTHING else made
+    return None if kept == NOTHING else kept
 
 
-TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))
+DELIVERY_RETRY = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))

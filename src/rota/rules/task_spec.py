@@ -1,4 +1,4 @@
-"""What a task's spec says: agent, site, program."""
+"""Parsing and validation of a task's spec: agent, site, program."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
 
-SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
-WISHES = (
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
+AGENT_FIELDS = (
     "model",
     "fallback_models",
     "tools",
@@ -32,13 +32,13 @@ WISHES = (
     "prompt_by",
     "output",
 )
-"""What a record may say beside the agent, its instructions and the words of a program."""
-CHEAPER = "cheaper_model"
-"""What a record calls the model that a run may go on with when its budget is used up."""
+"""Fields of a spec for agents, besides agent, instructions and program."""
+CHEAPER_MODEL = "cheaper_model"
+"""Field of a spec: the model with which a run may continue when its budget is used up."""
 
 
 def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) -> AgentSpec:
-    """Return everything a record leaves to its agent, with other instructions if there are any."""
+    """Return the agent spec of a task, optionally with other instructions."""
     own = str(spec.get("instructions", ""))
     return AgentSpec(
         instructions=own if instructions is None else instructions,
@@ -59,24 +59,24 @@ def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) ->
 
 
 def read_session_mode(spec: Mapping[str, Any]) -> SessionMode:
-    """Return which session a record wants its runs to go on in."""
+    """Return which session the runs of a task continue."""
     return SessionMode(spec.get("session") or SessionMode.ISOLATED)
 
 
 def is_in_conversation(task: Task) -> bool:
-    """Whether the runs of a task go on in the session of their thread, one after the other."""
+    """Whether the runs of a task continue the session of their thread, one after the other."""
     return task.kind is TaskKind.AGENT and read_session_mode(task.spec) is SessionMode.SHARED
 
 
-def is_session(name: str) -> bool:
-    """Whether a session that an agent has told can be given back to it among its words."""
-    return SESSION.fullmatch(name) is not None
+def is_session_id(name: str) -> bool:
+    """Whether an agent's session id is safe to pass to it as an argument."""
+    return SESSION_ID.fullmatch(name) is not None
 
 
-FIELDS = ("executor", "image", "isolate", "mounts", "network")
-"""What a task says about its site; naming an executor says all of it anew."""
-BOUNDS = ("memory_mib", "processes", "cpus")
-"""How much of the machine its programs may use."""
+SITE_FIELDS = ("executor", "image", "isolate", "mounts", "network")
+"""Fields of a spec for the site; setting `executor` replaces all of them."""
+LIMIT_FIELDS = ("memory_mib", "processes", "cpus")
+"""Fields of a spec for resource limits."""
 TYPES: Mapping[str, tuple[type, ...]] = {
     "executor": (str,),
     "image": (str,),
@@ -92,28 +92,28 @@ MODES = {"": False, "ro": False, "rw": True}
 
 
 def site_of(spec: Mapping[str, Any], role: SpaceRole, executors: ExecutorRegistry) -> Site:
-    """Return where a task of a space of that role runs; a member's only behind walls."""
+    """Return the site of a task in a space of that role; members are always isolated."""
     _check_types(spec)
     executor = str(spec.get("executor") or executors.default(role))
     offered = executors.named(executor)
     image, mounts, network = spec.get("image"), spec.get("mounts"), spec.get("network")
     isolated = _isolated(executor, executors, spec.get("isolate"), role)
     if offered.image and image is None:
-        advice = f"a {executor} needs one: name it by digest, repository@sha256:…"
+        advice = f"{executor} needs an image by digest, repository@sha256:…"
         raise Invalid("image", "", advice)
     if not offered.image and image is not None:
-        raise Invalid("image", image, f"the executor {executor} takes none: leave it out")
-    for field, said in (("mounts", ", ".join(mounts or ())), ("network", network)):
-        if said and not isolated:
+        raise Invalid("image", image, f"the executor {executor} takes no image: omit it")
+    for field, value in (("mounts", ", ".join(mounts or ())), ("network", network)):
+        if value and not isolated:
             advice = f"needs isolation: choose {executors.isolating()}, with isolate if optional"
-            raise Invalid(field, said, advice)
+            raise Invalid(field, value, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
         raise NotPermitted("programs of member spaces have no open network: choose none or egress")
     return Site(
         executor=executor,
         isolated=isolated,
         image=image,
-        mounts=_shares(mounts or ()),
+        mounts=_read_mounts(mounts or ()),
         network=NetworkAccess(network or NetworkAccess.NONE),
         own_network=offered.own_network,
     )
@@ -132,11 +132,11 @@ def site_in(site: Site, executor: str, executors: ExecutorRegistry) -> Site:
 
 
 def _check_types(spec: Mapping[str, Any]) -> None:
-    """Refuse what no door has looked at: a run may bring its own work along."""
+    """Raise Invalid for wrong types: the payload of a one-off run is not validated before."""
     for field, kinds in TYPES.items():
         value = spec.get(field)
         if value is not None and type(value) not in kinds:
-            raise Invalid(field, value, "say it as `rota task create` takes it")
+            raise Invalid(field, value, "give it as for `rota task create`")
     for text in spec.get("mounts") or ():
         if not isinstance(text, str):
             raise Invalid("mounts", text, "give the paths of folders")
@@ -145,70 +145,70 @@ def _check_types(spec: Mapping[str, Any]) -> None:
 
 
 def _isolated(
-    executor: str, executors: ExecutorRegistry, wish: bool | None, role: SpaceRole
+    executor: str, executors: ExecutorRegistry, requested: bool | None, role: SpaceRole
 ) -> bool:
     offered = executors.named(executor).isolation
     if offered is Isolation.NEVER:
         if role is not SpaceRole.MAIN:
             raise NotPermitted(
-                f"programs of member spaces run isolated: choose {executors.isolating()} "
+                f"programs of member spaces must be isolated: choose {executors.isolating()} "
                 f"instead of {executor}"
             )
-        if wish:
+        if requested:
             advice = f"{executor} does not isolate programs: choose {executors.isolating()}"
-            raise Invalid("isolate", wish, advice)
+            raise Invalid("isolate", requested, advice)
         return False
-    walled = offered is Isolation.ALWAYS or role is not SpaceRole.MAIN
-    if walled and wish is False:
-        raise Invalid("isolate", wish, "its programs run behind walls in any case: leave it out")
-    return walled or bool(wish)
+    isolated = offered is Isolation.ALWAYS or role is not SpaceRole.MAIN
+    if isolated and requested is False:
+        raise Invalid("isolate", requested, "its programs are always isolated: omit it")
+    return isolated or bool(requested)
 
 
-def _shares(said: Sequence[str]) -> tuple[SharedFolder, ...]:
+def _read_mounts(texts: Sequence[str]) -> tuple[SharedFolder, ...]:
     shares = []
-    for text in said:
+    for text in texts:
         path, _, mode = text.partition(":")
         if not path.startswith("/") or posixpath.normpath(path) != path or mode not in MODES:
-            advice = "give an absolute path without . and .., with :rw behind it to write there"
+            advice = "give an absolute path without . and .., followed by :rw if it is writable"
             raise Invalid("mounts", text, advice)
         shares.append(SharedFolder(path=path, write=MODES[mode]))
     return tuple(shares)
 
 
-ADVICE = "name a program on the path, or a file inside the space's folder, without .. in it"
+ADVICE = "name a program on the PATH, or a file inside the space's folder, without .."
 CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 
 
 def is_call(word: str) -> bool:
-    """Whether a program is a function, `module:function`, and not a file."""
+    """Whether a program is a Python function, `module:function`, not a file."""
     return CALL.fullmatch(word) is not None
 
 
 def check_script(spec: Mapping[str, Any]) -> None:
-    """Refuse what cannot be a script: one line for a shell if it says so, else words."""
-    words: Sequence[str] = spec.get("command") or ()
+    """Raise Invalid unless a script is an argv, or one line if it is for a shell."""
+    argv: Sequence[str] = spec.get("command") or ()
     if not spec.get("shell"):
-        check_program(words)
-    elif len(words) != 1 or not words[0].strip() or "\0" in words[0]:
-        raise Invalid("command", " ".join(words), "give a shell exactly one line")
+        check_program(argv)
+    elif len(argv) != 1 or not argv[0].strip() or "\0" in argv[0]:
+        raise Invalid("command", " ".join(argv), "with a shell, give exactly one line")
 
 
 def check_folder(folder: str) -> None:
-    """Refuse a working folder that is not below the space's own."""
+    """Raise Invalid for a working folder that is not below that of the space."""
     if {"", ".", ".."} & set(folder.split("/")) or "\0" in folder:
         raise Invalid("folder", folder, "name a folder inside the space's, without . and .. in it")
 
 
-def check_program(words: Sequence[str]) -> None:
-    """Refuse a program that lies outside: an absolute path, or one that climbs."""
-    program = words[0] if words else ""
+def check_program(argv: Sequence[str]) -> None:
+    """Raise Invalid for a program outside: an absolute path, or one with `..`."""
+    program = argv[0] if argv else ""
     if not program.strip() or program.startswith(("/", "-")) or ".." in program.split("/"):
         raise Invalid("command", program, ADVICE)
-    for word in words:
-        if "\0" in word:
-            raise Invalid("command", word, "leave out NUL characters")
+    for argument in argv:
+        if "\0" in argument:
+            raise Invalid("command", argument, "leave out NUL characters")
 
 
-ORIGIN = "rota"
+ONE_OFF_ORIGIN = "rota"
 
-NAMES = {TaskKind.AGENT: "once-agent", TaskKind.SCRIPT: "once-script"}
+ONE_OFF_NAMES = {TaskKind.AGENT: "once-agent", TaskKind.SCRIPT: "once-script"}

@@ -1,8 +1,8 @@
 """Tokens of API keys and of attempts.
 
-A pass is made from a secret of the home, so that nothing of it is kept: every process that has the
-home can read it, before and after a restart. What it opens is decided by the store: it is worth
-nothing once the run is no longer held by that epoch, or in another incarnation of the database.
+An attempt token is derived from a secret of the home and not stored, so that every process with
+access to the home can verify it, also after a restart. Its rights are decided by the store: it is
+invalid once the run is no longer held under its epoch, and in another incarnation of the database.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ SECRET_BYTES = 32
 _TOKEN = re.compile(r"rota_[0-9a-f]{8}_([A-Za-z0-9_-]{43})")
 
 
-def digest_of(secret: bytes) -> str:
-    """Return what is kept of a secret. It is random and long, so one round of SHA-256 will do."""
+def secret_digest(secret: bytes) -> str:
+    """Return what is stored of a secret: one round of SHA-256, as it is random and long."""
     return hashlib.sha256(secret).hexdigest()
 
 
-def prefix_of(secret: bytes) -> str:
-    """Return the public part of a token, by which people tell keys apart."""
-    return f"rota_{digest_of(secret)[:8]}"
+def token_prefix(secret: bytes) -> str:
+    """Return the public part of a token, which identifies a key to people."""
+    return f"rota_{secret_digest(secret)[:8]}"
 
 
-def token_of(secret: bytes) -> str:
-    """Return the token that carries a secret."""
+def key_token(secret: bytes) -> str:
+    """Return the token of a key's secret."""
     text = base64.urlsafe_b64encode(secret).decode().rstrip("=")
-    return f"{prefix_of(secret)}_{text}"
+    return f"{token_prefix(secret)}_{text}"
 
 
-def digest_of_token(token: str) -> str | None:
-    """Return the digest of a token's secret, or None for what is no token."""
+def token_digest(token: str) -> str | None:
+    """Return the digest of a token's secret, or None if it is not a token."""
     match = _TOKEN.fullmatch(token)
     if match is None:
         return None
@@ -42,25 +42,27 @@ def digest_of_token(token: str) -> str | None:
         secret = base64.urlsafe_b64decode(match[1] + "=")
     except binascii.Error:
         return None
-    return digest_of(secret) if token == token_of(secret) else None
+    return secret_digest(secret) if token == key_token(secret) else None
 
 
-_PASS = re.compile(r"rota_run_([1-9]\d{0,18})_([1-9]\d{0,9})_([A-Za-z0-9_-]{43})", re.ASCII)
+_ATTEMPT_TOKEN = re.compile(
+    r"rota_run_([1-9]\d{0,18})_([1-9]\d{0,9})_([A-Za-z0-9_-]{43})", re.ASCII
+)
 
 
-def make_pass(secret: bytes, incarnation: str, run_id: int, epoch: int) -> str:
-    """Return the pass of an attempt."""
+def make_attempt_token(secret: bytes, incarnation: str, run_id: int, epoch: int) -> str:
+    """Return the token of an attempt."""
     return f"rota_run_{run_id}_{epoch}_{_proof(secret, incarnation, run_id, epoch)}"
 
 
-def is_pass(token: str) -> bool:
-    """Tell whether a token looks like a pass."""
-    return _PASS.fullmatch(token) is not None
+def is_attempt_token(token: str) -> bool:
+    """Whether a token has the form of an attempt token."""
+    return _ATTEMPT_TOKEN.fullmatch(token) is not None
 
 
-def read_pass(secret: bytes, incarnation: str, token: str) -> tuple[int, int] | None:
-    """Return the run and the epoch that a pass was made for; None if it was not made here."""
-    match = _PASS.fullmatch(token)
+def read_attempt_token(secret: bytes, incarnation: str, token: str) -> tuple[int, int] | None:
+    """Return the run and epoch of an attempt token, or None if it is not valid for this home."""
+    match = _ATTEMPT_TOKEN.fullmatch(token)
     if match is None:
         return None
     run_id, epoch = int(match[1]), int(match[2])
@@ -69,6 +71,6 @@ def read_pass(secret: bytes, incarnation: str, token: str) -> tuple[int, int] | 
 
 
 def _proof(secret: bytes, incarnation: str, run_id: int, epoch: int) -> str:
-    words = f"rota-pass\n{incarnation}\n{run_id}\n{epoch}".encode()
-    digest = hmac.new(secret, words, hashlib.sha256).digest()
+    message = f"rota-pass\n{incarnation}\n{run_id}\n{epoch}".encode()
+    digest = hmac.new(secret, message, hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -1,8 +1,8 @@
-"""Whether the records of a run, delivery, limit or request can be true.
+"""Consistency checks of the records of runs, deliveries, limits and requests.
 
-Each function takes rows as they stand and yields what does not hold. Where a row's truth depends on
-a definition that may have changed meanwhile, it is judged only if that had stood for a minute: the
-transaction that wrote it may have committed later than its time says.
+Each function takes rows as stored and yields violations. If a row depends on a definition that may
+have changed, it is only checked if the definition had been in force for a minute: the transaction
+that wrote the row may have committed later than its timestamp.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import chain, islice
 from typing import TypeAlias
 
 from rota.errors import IllegalMove
-from rota.model.attempts import LONGEST_RESULT
+from rota.model.attempts import MAX_RESULT_BYTES
 from rota.model.events import EventName
 from rota.model.notifications import DeliveryState
-from rota.model.runs import LONGEST_PAYLOAD, RunSource, RunState, RunTransition, after
+from rota.model.runs import MAX_PAYLOAD_BYTES, RunSource, RunState, RunTransition, after
 from rota.model.spaces import LimitScope
 from rota.model.tasks import AfterOn, Policy
 from rota.model.verification import (
@@ -33,16 +33,16 @@ from rota.model.verification import (
     Violation,
 )
 from rota.rules.approvals import APPROVAL, APPROVE, DECISIONS, action_digest, is_control
-from rota.rules.queue import DEEPEST_CHAIN, PLANNED, STARTS
-from rota.rules.settlement import LONGEST_ERROR, MOST_LOSSES
+from rota.rules.queue import MAX_CHAIN_DEPTH, PLANNED, STARTS
+from rota.rules.settlement import MAX_ERROR, MAX_LOSSES
 
-Fault: TypeAlias = tuple[Invariant, str]
+Finding: TypeAlias = tuple[Invariant, str]
 
 IN_FORCE = 60_000_000
-"""How long a definition must have stood before a run to be held against it, in microseconds."""
+"""For how many microseconds a definition must have been in force to be checked against."""
 
 ROUNDING = 0.001
-"""What a bucket may lack because tokens are counted in floating point."""
+"""Tolerance for buckets, which are counted in floating point."""
 
 _DELIVERED = {
     DeliveryState.SENT: EventName.DELIVERY_SENT,
@@ -50,27 +50,27 @@ _DELIVERED = {
     DeliveryState.DEAD: EventName.DELIVERY_DEAD,
     DeliveryState.WITHDRAWN: EventName.DELIVERY_WITHDRAWN,
 }
-_UNTRIED = frozenset({DeliveryState.PENDING, DeliveryState.WITHDRAWN})
-_UNHAPPY = frozenset({RunState.FAILED.value, RunState.EXPIRED.value})
+_NOT_TRIED = frozenset({DeliveryState.PENDING, DeliveryState.WITHDRAWN})
+_NOTIFIED = frozenset({RunState.FAILED.value, RunState.EXPIRED.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDefinition:
-    """What is known of a run's task."""
+    """The current definition of a run's task."""
 
     space_id: int
     policy: Policy
     updated_at: int
 
     def in_force(self, at: int) -> bool:
-        """Whether it stood like this, for certain, at an instant."""
+        """Whether it was certainly in force at an instant."""
         return self.updated_at + IN_FORCE < at
 
 
 def check_run(
     run: RunRecord, history: RunHistory, task: TaskDefinition | None, *, whole: bool
 ) -> Iterator[Violation]:
-    """Yield what does not hold for a run; `whole` says that none of its events was pruned."""
+    """Yield the violations of a run; `whole` means that none of its events was pruned."""
     for invariant, what in (
         *_space(run, history, task),
         *_slot(run),
@@ -83,7 +83,7 @@ def check_run(
         yield Violation(invariant=invariant, where=f"run {run.id}", what=what)
 
 
-def _space(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[Fault]:
+def _space(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[Finding]:
     if task is None:
         yield Invariant.SPACES, f"its task {run.task_id} does not exist"
     elif task.space_id != run.space_id:
@@ -92,37 +92,39 @@ def _space(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> 
         yield Invariant.SPACES, "one of its events is in another space"
 
 
-def _quota(run: RunRecord) -> Iterator[Fault]:
-    for noun, size, most in (
-        ("payload", run.payload_bytes, LONGEST_PAYLOAD),
-        ("result", run.result_bytes or 0, LONGEST_RESULT),
-        ("error", run.error_length or 0, LONGEST_ERROR),
+def _quota(run: RunRecord) -> Iterator[Finding]:
+    for noun, size, limit in (
+        ("payload", run.payload_bytes, MAX_PAYLOAD_BYTES),
+        ("result", run.result_bytes or 0, MAX_RESULT_BYTES),
+        ("error", run.error_length or 0, MAX_ERROR),
     ):
-        if size > most:
-            yield Invariant.QUOTA, f"its {noun} has {size} bytes, at most {most} are taken"
+        if size > limit:
+            yield Invariant.QUOTA, f"its {noun} has {size} bytes, at most {limit} are taken"
 
 
-def _reach(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+def _reach(run: RunRecord, history: RunHistory) -> Iterator[Finding]:
     if run.astray:
-        yield Invariant.IN_REACH, "is held behind its lane, and has none"
+        yield Invariant.IN_REACH, "is held behind a lane, but has no lane"
     if run.state != RunState.WAITING:
         return
     is_open = any(q.answered_at is None and q.epoch == run.epoch for q in history.questions)
     if not is_open or run.expires_at is None:
-        yield Invariant.IN_REACH, "waits, but not for a question that can end"
+        yield Invariant.IN_REACH, "waits, but has no open question that can expire"
 
 
-def _slot(run: RunRecord) -> Iterator[Fault]:
+def _slot(run: RunRecord) -> Iterator[Finding]:
     named = [run.schedule_id is not None, run.slot_key is not None, run.slot_at is not None]
     if any(named) != all(named) or (run.source in PLANNED) != all(named):
         yield Invariant.OF_A_SLOT, f"came from {run.source}, but its slot is {run.slot_key}"
     elif run.schedule_id is not None and run.schedule_task_id != run.task_id:
         yield Invariant.OF_A_SLOT, f"its schedule {run.schedule_id} is not its task's"
     if run.in_ledger and run.source != RunSource.BACKFILL:
-        yield Invariant.ONE_FATE, f"its slot {run.slot_key} stands in the ledger too"
+        yield Invariant.ONE_FATE, f"its slot {run.slot_key} is in the ledger too"
 
 
-def _follow_up(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[Fault]:
+def _follow_up(
+    run: RunRecord, history: RunHistory, task: TaskDefinition | None
+) -> Iterator[Finding]:
     for sentence in (*_result(run), *_outbox(run, history, task), *_upstream(run)):
         yield Invariant.FOLLOW_UP, sentence
 
@@ -136,14 +138,16 @@ def _result(run: RunRecord) -> Iterator[str]:
 
 
 def _outbox(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[str]:
-    speaks = run.finished_at is not None and run.state != RunState.CANCELLED
-    if run.deliveries and not speaks:
+    delivers = run.finished_at is not None and run.state != RunState.CANCELLED
+    if run.deliveries and not delivers:
         yield f"has {run.deliveries} messages in the outbox, but is {run.state}"
-    if run.notices and not history.questions and run.state not in _UNHAPPY:
-        yield f"people were told of it {run.notices} times, but it is {run.state} and never asked"
-    wanted = task is not None and task.policy.deliver_to is not None and task.in_force(began(run))
-    if wanted and speaks and not run.deliveries:
-        yield f"is {run.state}, but nothing of it is in the outbox"
+    if run.notices and not history.questions and run.state not in _NOTIFIED:
+        yield f"has {run.notices} notifications, but is {run.state} and never asked"
+    must_deliver = (
+        task is not None and task.policy.deliver_to is not None and task.in_force(started_by(run))
+    )
+    if must_deliver and delivers and not run.deliveries:
+        yield f"is {run.state}, but its result is not in the outbox"
 
 
 def _upstream(run: RunRecord) -> Iterator[str]:
@@ -154,85 +158,89 @@ def _upstream(run: RunRecord) -> Iterator[str]:
 
 
 def should_follow(run: RunRecord, on: AfterOn, *, enabled: bool, follower: TaskDefinition) -> bool:
-    """Whether a task declared to follow must, for certain, have a run after this one."""
+    """Whether a follower must certainly have a run after this one."""
     return (
         enabled
         and run.state in STARTS[on]
-        and run.depth < DEEPEST_CHAIN
-        and follower.in_force(began(run))
+        and run.depth < MAX_CHAIN_DEPTH
+        and follower.in_force(started_by(run))
     )
 
 
-def began(run: RunRecord) -> int:
-    """Return an instant before the run's end was decided."""
+def started_by(run: RunRecord) -> int:
+    """Return an instant that is before the decision about the run's end."""
     return run.created_at if run.started_at is None else run.started_at
 
 
 def _record(
     run: RunRecord, history: RunHistory, task: TaskDefinition | None, *, whole: bool
-) -> Iterator[Fault]:
-    """Yield the first thing that is wrong with a run's attempts, questions and events."""
+) -> Iterator[Finding]:
+    """Yield the first violation in a run's attempts, questions and events."""
     yield from islice(
         chain(
             _epochs(run, history),
             _end(run, history),
-            _tries(run, task),
-            _replayed(run, history) if whole else (),
+            _retries_and_losses(run, task),
+            _replay_events(run, history) if whole else (),
         ),
         1,
     )
 
 
-def _epochs(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+def _epochs(run: RunRecord, history: RunHistory) -> Iterator[Finding]:
     ended = run.epoch - (run.state == RunState.RUNNING)
     numbers = [attempt.number for attempt in history.attempts]
     asked = [question.epoch for question in history.questions]
     beyond = [n for n in (*numbers, *asked) if not 0 < n <= ended]
     if beyond:
-        yield Invariant.FENCED, f"has a record of epoch {beyond[0]}, and {ended} have ended"
+        yield Invariant.FENCED, f"has a record of epoch {beyond[0]}, but {ended} have ended"
     if numbers != list(range(1, ended + 1)) or (run.epoch > 0) != (run.started_at is not None):
         yield Invariant.EPOCHS, f"is at epoch {run.epoch}, its ended attempts are {numbers}"
 
 
-def _end(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+def _end(run: RunRecord, history: RunHistory) -> Iterator[Finding]:
     ends = [event for event in history.events if event.name == EventName.SETTLED]
     if len(ends) != (run.finished_at is not None):
         yield Invariant.ONE_END, f"is {run.state}, and its end was recorded {len(ends)} times"
     elif ends and ends[0].at != run.finished_at:
-        yield Invariant.ONE_END, "its end was recorded for another instant than it says"
+        yield Invariant.ONE_END, "its end was recorded with another time than its own"
 
 
-def _tries(run: RunRecord, task: TaskDefinition | None) -> Iterator[Fault]:
-    if run.losses > MOST_LOSSES:
-        yield Invariant.TRIES, f"was lost {run.losses} times, at most {MOST_LOSSES} are allowed"
+def _retries_and_losses(run: RunRecord, task: TaskDefinition | None) -> Iterator[Finding]:
+    if run.losses > MAX_LOSSES:
+        yield Invariant.TRIES, f"was lost {run.losses} times, at most {MAX_LOSSES} are allowed"
     if task is not None and task.in_force(run.created_at):
-        most = task.policy.retry.attempts - 1
-        if run.retries > most:
-            yield Invariant.TRIES, f"was retried {run.retries} times, at most {most} are allowed"
+        limit = task.policy.retry.attempts - 1
+        if run.retries > limit:
+            yield Invariant.TRIES, f"was retried {run.retries} times, at most {limit} are allowed"
 
 
-def _replayed(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+def _replay_events(run: RunRecord, history: RunHistory) -> Iterator[Finding]:
     replay = EventReplay(history)
     try:
         for event in history.events:
             replay.take(EventName(event.name), event.state)
         if run.state == RunState.RUNNING:
             replay.claim()
-    except (IllegalMove, ReplayMismatch) as fault:
-        yield Invariant.REPLAY, str(fault)
+    except (IllegalMove, ReplayMismatch) as error:
+        yield Invariant.REPLAY, str(error)
         return
     if (replay.state, replay.claims) != (run.state, run.epoch):
-        told = f"{replay.state} at epoch {replay.claims}"
-        yield Invariant.REPLAY, f"is {run.state} at epoch {run.epoch}, its events lead to {told}"
+        replayed = f"{replay.state} at epoch {replay.claims}"
+        yield (
+            Invariant.REPLAY,
+            f"is {run.state} at epoch {run.epoch}, its events lead to {replayed}",
+        )
     elif (replay.retries, replay.losses) != (run.retries, run.losses):
-        told = f"{replay.retries} retries and {replay.losses} losses"
-        yield Invariant.TRIES, f"counts {run.retries} and {run.losses}, its events tell of {told}"
+        replayed = f"{replay.retries} retries and {replay.losses} losses"
+        yield (
+            Invariant.TRIES,
+            f"counts {run.retries} and {run.losses}, its events tell of {replayed}",
+        )
 
 
-def check_delivery(
-    delivery: DeliveryRecord, most_tries: int, *, whole: bool
-) -> Iterator[Violation]:
-    """Yield what does not hold for a message; `whole` says that none of its events was pruned."""
+def check_delivery(delivery: DeliveryRecord, max_tries: int, *, whole: bool) -> Iterator[Violation]:
+    """Yield the violations of a delivery; `whole` means that none of its events was pruned."""
 
     def wrong(invariant: Invariant, what: str) -> Violation:
         return Violation(invariant=invariant, where=f"delivery {delivery.id}", what=what)
@@ -246,23 +254,23 @@ def check_delivery(
     expected = Counter([_DELIVERED[state].value] if state in _DELIVERED else [])
     missing = whole and delivery.run_state is not None and expected - ends
     if missing or ends - expected:
-        said = ", ".join(sorted(ends.elements())) or "nothing"
-        yield wrong(Invariant.SENT_ONCE, f"is {state}, its events say {said}")
+        recorded = ", ".join(sorted(ends.elements())) or "nothing"
+        yield wrong(Invariant.SENT_ONCE, f"is {state}, its events say {recorded}")
     elif (state is DeliveryState.SENT) != (delivery.sent_at is not None):
-        yield wrong(Invariant.SENT_ONCE, f"is {state}, but when it was sent says otherwise")
-    elif delivery.tries == 0 and state not in _UNTRIED:
-        yield wrong(Invariant.SENT_ONCE, f"is {state}, but nobody has tried")
-    elif state is DeliveryState.PENDING and delivery.refused and delivery.tries >= most_tries:
-        yield wrong(Invariant.SENT_ONCE, f"waits for try {delivery.tries + 1} of {most_tries}")
+        yield wrong(Invariant.SENT_ONCE, f"is {state}, but its time of sending contradicts that")
+    elif delivery.tries == 0 and state not in _NOT_TRIED:
+        yield wrong(Invariant.SENT_ONCE, f"is {state}, but was never tried")
+    elif state is DeliveryState.PENDING and delivery.refused and delivery.tries >= max_tries:
+        yield wrong(Invariant.SENT_ONCE, f"waits for try {delivery.tries + 1} of {max_tries}")
 
 
 def check_limits(
     limits: Sequence[LimitRecord], running: Sequence[RunningRecord]
 ) -> Iterator[Violation]:
-    """Yield the limits that do not hold.
+    """Yield the violated limits.
 
-    Only the start of a run can break a cap, so a cap is judged if a run that is still going on has
-    started since it was set; what ran beyond a lowered cap may run on.
+    Only the start of a run can violate a cap. So a cap is checked if a running run has started
+    since it was set; runs above a lowered cap may continue.
     """
     for limit in limits:
         where = f"limit {limit.scope} {limit.key}".rstrip()
@@ -280,7 +288,7 @@ def check_limits(
 def _counted(
     limit: LimitRecord, limits: Sequence[LimitRecord], running: Sequence[RunningRecord]
 ) -> list[list[RunningRecord]]:
-    """Return what a limit counts, each space by itself."""
+    """Return the rows that a limit counts, grouped by space where it applies to each space."""
     metered = [r for r in running if r.metered]
     match LimitScope(limit.scope):
         case LimitScope.TOTAL:
@@ -301,23 +309,23 @@ def _counted(
 
 
 def check_claimable(seen: VerificationOverview) -> Iterator[Violation]:
-    """Yield ready runs that no claim looks at, and lanes that nobody moves on."""
+    """Yield ready runs that no claim would find, and lanes without a running or ready run."""
     lanes = {(ping.space_id, ping.lane) for ping in seen.pings if ping.lane is not None}
-    reach = _Reach(seen)
+    reach = _ClaimReach(seen)
     for ready in seen.ready:
         if not reach.covers(ready):
-            what = f"and {ready.runs - 1} others like it are ready, and no claim looks there"
+            what = f"and {ready.runs - 1} similar ones are ready, but no claim will find them"
             where = f"run {ready.first}"
             yield Violation(invariant=Invariant.IN_REACH, where=where, what=what)
     for held in seen.held:
         if (held.space_id, held.lane) not in lanes:
-            what = f"and {held.runs - 1} others wait in the lane {held.lane}, which nobody moves on"
+            what = f"and {held.runs - 1} others wait in lane {held.lane}, which has no ready run"
             where = f"run {held.first}"
             yield Violation(invariant=Invariant.IN_REACH, where=where, what=what)
 
 
-class _Reach:
-    """Where the next claims look."""
+class _ClaimReach:
+    """Which queue heads the next claims examine."""
 
     def __init__(self, seen: VerificationOverview) -> None:
         self._gates = {limit.key for limit in seen.limits if limit.scope == LimitScope.GROUP}
@@ -330,10 +338,10 @@ class _Reach:
         self._pinged = {ping[:5] for ping in seen.pings if ping.lane is None}
 
     def covers(self, ready: ReadyRecord) -> bool:
-        """Whether a claim comes to ready runs whose head is missing, shut or behind a gate.
+        """Whether a claim will find ready runs whose head is missing, closed or behind a gate.
 
-        A ping makes a missing head and opens one that is shut; it opens no gate. A head is rightly
-        shut while its space is at its cap.
+        A claim hint creates a missing head and opens a closed one, but opens no gate. A head is
+        closed correctly while its space is at its cap.
         """
         pinged = tuple(ready[:5]) in self._pinged
         if ready.open is None:
@@ -349,34 +357,35 @@ class _Reach:
         return cap is not None and self._used[ready.pool, ready.space_id] >= cap
 
 
-def check_attempt_requests(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
-    """Yield what does not hold of a run's deferred operations and decisions."""
+def check_attempt_requests(run: RunRecord, history: RunHistory) -> Iterator[Finding]:
+    """Yield the violations of a run's deferred operations and decisions."""
     if run.deferred and run.finished_at is not None:
-        what = f"is {run.state}, and {run.deferred} deferred operations are left"
+        what = f"is {run.state}, but has {run.deferred} deferred operations left"
         yield Invariant.FOLLOW_UP, what
     if run.applied and run.state != RunState.SUCCEEDED:
-        what = f"is {run.state}, but {run.applied} effects that wait for a success were done"
+        what = f"is {run.state}, but {run.applied} operations deferred until success were applied"
         yield Invariant.FOLLOW_UP, what
     if run.strays:
-        what = f"has {run.strays} deferred operations of an attempt that cannot have asked for them"
+        what = f"has {run.strays} deferred operations of an attempt that cannot have requested them"
         yield Invariant.FENCED, what
     for question in history.questions:
         if question.kind == APPROVAL and not _is_bound(question):
-            yield Invariant.DECISIONS, f"the approval of its attempt {question.epoch} is not bound"
+            what = f"the approval of attempt {question.epoch} does not match its hash"
+            yield Invariant.DECISIONS, what
         elif _is_undone(question):
-            what = f"what its attempt {question.epoch} had approved, nobody knows the outcome of"
+            what = f"the approved action of attempt {question.epoch} has no recorded result"
             yield Invariant.DECISIONS, what
 
 
 def _is_bound(question: QuestionRecord) -> bool:
-    """Whether an approval still shows what was hashed, and was decided as approvals are."""
+    """Whether an approval matches its hash, and its answer is a valid decision."""
     if question.action is None or question.digest != action_digest(question.action):
         return False
     return question.answered_at is None or question.answer in DECISIONS
 
 
 def _is_undone(question: QuestionRecord) -> bool:
-    """Whether Rota was to do something itself, and has not written down what came of it."""
+    """Whether an approved action of Rota's has no recorded result."""
     approved = question.answered_at is not None and question.answer == APPROVE
     return approved and question.outcome is None and is_control(question.action)
 
@@ -394,15 +403,15 @@ _MOVES = {
     EventName.BUDGET_EXHAUSTED: (RunTransition.LOSE, {"released"}),
     EventName.QUESTION_ASKED: (RunTransition.ASK, {"asked", "lost"}),
 }
-"""The moves of an attempt that did not end its run, and the outcomes that go with them."""
+"""Transitions by attempts that did not end their run, with the outcomes they require."""
 
 
 class ReplayMismatch(Exception):
-    """An event and what else is on record do not go together."""
+    """An event contradicts the other records of its run."""
 
 
 class EventReplay:
-    """A run's life, told again by its events; a claim shows by the attempt that came of it."""
+    """Replays the events of a run; claims are inferred from its attempts."""
 
     def __init__(self, history: RunHistory) -> None:
         self.state = RunState.QUEUED
@@ -411,12 +420,12 @@ class EventReplay:
         self._kinds = {question.epoch: question.kind for question in history.questions}
 
     def claim(self) -> None:
-        """Begin the next attempt."""
+        """Start the next attempt."""
         self.state = after(self.state, RunTransition.CLAIM)
         self.claims += 1
 
     def take(self, name: EventName, settled: str | None) -> None:
-        """Let an event happen; raise IllegalMove or Mismatch if it cannot have."""
+        """Apply an event; raise IllegalMove or ReplayMismatch if it is impossible."""
         if name is EventName.QUESTION_ANSWERED:
             self.state = after(self.state, RunTransition.ANSWER)
             self.losses += self._kinds.get(self.claims) == "lost"
@@ -436,7 +445,9 @@ class EventReplay:
         self.losses += name is EventName.LOST
 
     def _match(self, name: EventName, outcomes: set[str]) -> None:
-        told = self._outcomes[self.claims - 1] if self.claims <= len(self._outcomes) else "missing"
-        if told not in outcomes:
-            message = f"its attempt {self.claims} is {told}, its event {name}"
+        outcome = (
+            self._outcomes[self.claims - 1] if self.claims <= len(self._outcomes) else "missing"
+        )
+        if outcome not in outcomes:
+            message = f"its attempt {self.claims} is {outcome}, its event {name}"
             raise ReplayMismatch(message)

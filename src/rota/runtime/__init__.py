@@ -1,1 +1,1 @@
-"""What keeps the stages running: the loop, the worker, the supervisor."""
+"""What runs the stages: the poller, the worker, the supervisor."""

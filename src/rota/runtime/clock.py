@@ -1,11 +1,11 @@
-"""Clocks: the system's, a steady one, one for leases; marks of zone data.
+"""Clocks: the system clock, detection of jumps, a clock for leases, and a hash of zone data.
 
-A clock that leaps forward makes every lease look as if it had run out while its holder still works,
-and whoever has just started cannot know whether it has leapt. Who lives renews within the length of
-its lease. So a lease is judged only by a clock that was seen to go evenly for that long.
+After a jump forward every lease looks expired although its holder still works, and a process that
+has just started cannot know about an earlier jump. Since a live holder renews its lease within its
+length, leases are only judged after the store's time was observed to run evenly for that long.
 
-A clock that is wrong for a minute would otherwise fire or pass over every slot up to the wrong
-time, and a cursor never moves back.
+Planning waits as well after a large jump: a clock that is wrong for a minute would otherwise fire
+or skip all slots up to the wrong time, and cursors never move back.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from rota.ports.clock import Clock
 from rota.rules.plans import GRACE
 
 
-def _count() -> float:
+def _boot_seconds() -> float:
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 class SystemClock:
-    """This machine's time."""
+    """The clock of this machine."""
 
     def now(self) -> datetime:
         """Return the current instant in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds since this machine started, sleep included where the system counts it."""
-        return _count()
+        """Return seconds since boot, with sleep if the system counts it."""
+        return _boot_seconds()
 
 
 log = logging.getLogger(__name__)
 
-LARGEST_LEAP_SECONDS = 600.0
+MAX_LEAP_SECONDS = 600.0
 PROBATION_SECONDS = 60.0
 
 
 class SteadyClock:
-    """Compares the store's time with this machine's count of seconds, which includes sleep.
+    """Detects jumps of the store's time, by comparing it with this machine's boot time.
 
-    Time may leap forward by ten minutes at most. After a larger leap it is trusted again when it
-    has gone on evenly for a minute, or at once when it has leapt back to where it should be. `leap`
-    and `returned` tell that it leapt forward, and that it leapt back, until that is noted.
+    Jumps forward by up to ten minutes are accepted. After a larger jump the time is not trusted
+    until it has run evenly for a minute, or has jumped back. `leap` and `returned` report a jump
+    forward and a jump back until the caller has recorded them.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -66,14 +66,14 @@ class SteadyClock:
         self.returned = False
 
     def trusts(self, now: int) -> bool:
-        """Return whether an instant of the store fits what came before."""
+        """Whether an instant of the store is consistent with earlier ones."""
         counted = self._clock.monotonic()
         offset = now / 1_000_000 - counted
-        self._watch(now, offset)
-        if self._offset is None or offset - self._offset <= LARGEST_LEAP_SECONDS:
+        self._detect_jump(now, offset)
+        if self._offset is None or offset - self._offset <= MAX_LEAP_SECONDS:
             self._offset, self._probation_ends = offset, None
             return True
-        if self._probation_ends is None or abs(offset - self._new_offset) > LARGEST_LEAP_SECONDS:
+        if self._probation_ends is None or abs(offset - self._new_offset) > MAX_LEAP_SECONDS:
             log.error("clock.jumped", extra={"seconds": round(offset - self._offset)})
             self._new_offset = offset
             self._probation_ends = counted + PROBATION_SECONDS
@@ -83,32 +83,32 @@ class SteadyClock:
         self._offset, self._probation_ends = offset, None
         return True
 
-    def _watch(self, now: int, offset: float) -> None:
-        """Notice leaps: those that make slots look missed, and any back."""
-        before, was = self._seen or (now, offset)
-        leapt, grace = offset - was, GRACE.total_seconds()
+    def _detect_jump(self, now: int, offset: float) -> None:
+        """Detect jumps forward that make slots look missed, and all jumps back."""
+        previous_now, previous = self._seen or (now, offset)
+        jumped, grace = offset - previous, GRACE.total_seconds()
         self._seen = now, offset
-        if leapt > grace:
-            # It leapt since the last look; who slept since then knows no better than a minute.
-            self.leap = Leap(max(before, now - int((leapt + grace) * 1_000_000)), now)
-        elif leapt < -TOLERANCE_SECONDS:
+        if jumped > grace:
+            # It jumped after the previous call; after sleep its start is known to a minute at best.
+            self.leap = Leap(max(previous_now, now - int((jumped + grace) * 1_000_000)), now)
+        elif jumped < -TOLERANCE_SECONDS:
             self.leap, self.returned = None, True
 
 
 @lru_cache(maxsize=1)
 def zone_data_mark() -> str:
-    """Return a text that differs wherever the data of any zone differ.
+    """Return a hash of all zone data.
 
-    A process reads a zone once, so its mark stays the same for its whole life.
+    A process loads each zone once, so the hash is constant for its life.
     """
     digest = sha256()
     for name in sorted(zoneinfo.available_timezones()):
         digest.update(name.encode())
-        digest.update(_contents(name))
+        digest.update(_zone_data(name))
     return digest.hexdigest()
 
 
-def _contents(name: str) -> bytes:
+def _zone_data(name: str) -> bytes:
     for folder in zoneinfo.TZPATH:
         path = Path(folder, name)
         if path.is_file():
@@ -117,13 +117,13 @@ def _contents(name: str) -> bytes:
 
 
 TOLERANCE_SECONDS = 1.0
-"""How far two looks may differ: the store's time is asked for over a network."""
-NEWS_SECONDS = 6.0
-"""After a leap, how long others may still renew by the old time; it is read every five seconds."""
+"""Tolerance of a comparison: the store's time is read over a network."""
+PROPAGATION_SECONDS = 6.0
+"""How long others may renew by the old time after a jump; they read it every five seconds."""
 
 
 class LeaseClock:
-    """Compares the store's time with this machine's count of seconds, which includes sleep."""
+    """Tells for how long the store's time has run evenly, compared with the boot time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -131,9 +131,9 @@ class LeaseClock:
         self._since = 0.0
 
     def watched(self, now: int) -> int:
-        """Return for how many microseconds everybody has certainly gone by the store's time."""
+        """Return for how many microseconds all processes have certainly seen even store time."""
         counted = self._clock.monotonic()
         offset = now / 1_000_000 - counted
         if self._offset is None or abs(offset - self._offset) > TOLERANCE_SECONDS:
             self._offset, self._since = offset, counted
-        return int((counted - self._since - NEWS_SECONDS) * 1_000_000)
+        return int((counted - self._since - PROPAGATION_SECONDS) * 1_000_000)

@@ -1,4 +1,4 @@
-"""The event loop: uvloop or asyncio, its memory, its lag."""
+"""The event loop: its choice, garbage collection, and detection of blocking code."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from rota.ports.clock import Clock
 
 Result = TypeVar("Result")
 
-SELDOM = (10_000, 20, 50)
-"""After how many new objects, and how many rounds, the collector looks for rings among them."""
+GC_THRESHOLDS = (10_000, 20, 50)
+"""Thresholds of the garbage collector's generations."""
 
 
 def run_async(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end on a loop of its own."""
+    """Run a coroutine on a new event loop, uvloop if installed."""
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         return runner.run(main)
 
 
 def tune_memory() -> None:
-    """Take what is there now for what stays: the collector never stops to look through it again.
+    """Exclude all current objects from garbage collection, which shortens its pauses.
 
-    What loading needed and nobody needs any more goes back to the system.
+    Memory that only loading needed is returned to the system first.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*SELDOM)
-    return_memory()
+    gc.set_threshold(*GC_THRESHOLDS)
+    release_memory()
 
 
-def return_memory() -> None:
-    """Give back to the system what nobody needs any more, where that can be said."""
+def release_memory() -> None:
+    """Return free memory to the system, where the C library can do that."""
     from ctypes import CDLL  # noqa: PLC0415 - only a daemon needs it
 
     with suppress(AttributeError, OSError):
@@ -49,7 +49,7 @@ def return_memory() -> None:
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the fastest loop there is, or None for asyncio's own."""
+    """Return uvloop's loop factory, or None for asyncio's."""
     try:
         factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
     except ImportError:
@@ -59,16 +59,16 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 0.5
-TOO_LONG_SECONDS = 1.0
-DEEPEST_TRACE = 8
-LATELY_SECONDS = 3600.0
-MOST_KEPT = 100
-OWN = "rota."
+TICK_SECONDS = 0.5
+BLOCK_SECONDS = 1.0
+MAX_TRACE_DEPTH = 8
+RECENT_SECONDS = 3600.0
+MAX_KEPT = 100
+OWN_PREFIX = "rota."
 
 
 class LoopBlock(NamedTuple):
-    """One block of the loop: when it ended, how long it took, and what ran, if that was seen."""
+    """A block of the loop: when it ended, its duration, and what ran, if known."""
 
     at: float
     seconds: float
@@ -76,37 +76,37 @@ class LoopBlock(NamedTuple):
 
 
 class LoopBlocks:
-    """The blocks of a loop since it began; the newest are kept one by one."""
+    """Counts of all blocks of a loop, and the newest ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._newest: deque[LoopBlock] = deque(maxlen=MOST_KEPT)
+        self._newest: deque[LoopBlock] = deque(maxlen=MAX_KEPT)
         self.count = 0
         self.seconds = 0.0
 
     def add(self, seconds: float, ran: str | None) -> None:
-        """Count a block that has just ended."""
+        """Record a block that has ended."""
         self.count += 1
         self.seconds += seconds
         self._newest.append(LoopBlock(self._clock.monotonic(), seconds, ran))
 
-    def lately(self) -> Sequence[LoopBlock]:
-        """Return those of the last hour, the newest last."""
-        since = self._clock.monotonic() - LATELY_SECONDS
+    def recent(self) -> Sequence[LoopBlock]:
+        """Return the blocks of the last hour, newest last."""
+        since = self._clock.monotonic() - RECENT_SECONDS
         return [block for block in self._newest if block.at >= since]
 
 
 class LagMonitor:
     """Logs `loop.blocked` once for each block of more than a second, with what was running.
 
-    The loop notes the time twice a second; a thread looks whether the note has grown old. How long
-    a block took is known to the loop alone, once it is over.
+    The loop records the time twice a second, and a thread checks the age of that record. The
+    duration of a block is measured by the loop when it has ended.
     """
 
     def __init__(self, clock: Clock, running: Callable[[asyncio.Task[object]], str | None]) -> None:
         self._clock = clock
         self._running = running
-        self._beat = clock.monotonic()
+        self._ticked_at = clock.monotonic()
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -119,8 +119,8 @@ class LagMonitor:
         """Start watching the running loop."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._beat = self._clock.monotonic()
-        self._note()
+        self._ticked_at = self._clock.monotonic()
+        self._tick()
         self._thread = threading.Thread(target=self._watch, name="rota-lag", daemon=True)
         self._thread.start()
         return self
@@ -138,21 +138,21 @@ class LagMonitor:
         if self._thread is not None:
             self._thread.join()
 
-    def _note(self) -> None:
+    def _tick(self) -> None:
         now = self._clock.monotonic()
-        late = now - self._beat - BEAT_SECONDS
-        if late > TOO_LONG_SECONDS:
+        late = now - self._ticked_at - TICK_SECONDS
+        if late > BLOCK_SECONDS:
             self.blocks.add(late, self._ran)
-        self._ran, self._beat = None, now
+        self._ran, self._ticked_at = None, now
         if self._loop is not None:
-            self._timer = self._loop.call_later(BEAT_SECONDS, self._note)
+            self._timer = self._loop.call_later(TICK_SECONDS, self._tick)
 
     def _watch(self) -> None:
         reported = 0.0
-        while not self._stop.wait(BEAT_SECONDS):
-            late = self._clock.monotonic() - self._beat - BEAT_SECONDS
-            if late > TOO_LONG_SECONDS and self._beat != reported:
-                reported = self._beat
+        while not self._stop.wait(TICK_SECONDS):
+            late = self._clock.monotonic() - self._ticked_at - TICK_SECONDS
+            if late > BLOCK_SECONDS and self._ticked_at != reported:
+                reported = self._ticked_at
                 self._report(late)
 
     def _report(self, late: float) -> None:
@@ -165,16 +165,16 @@ class LagMonitor:
             extra={
                 "seconds": round(late, 1),
                 "task": name,
-                "trace": "".join(traceback.format_stack(frame, DEEPEST_TRACE)) if frame else "",
+                "trace": "".join(traceback.format_stack(frame, MAX_TRACE_DEPTH)) if frame else "",
             },
         )
 
 
 def _own_function(frame: FrameType | None) -> str | None:
-    """Return the innermost function of Rota's that runs in a frame."""
+    """Return the innermost function of Rota in a stack."""
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(OWN):
+        if module.startswith(OWN_PREFIX):
             return f"{module}.{frame.f_code.co_qualname}"
         frame = frame.f_back
     return None

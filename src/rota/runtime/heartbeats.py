@@ -1,8 +1,8 @@
 """Renewal of the worker's lease; heartbeats of attempts and of the machine.
 
-Where other processes judge a worker by its lease, the pulse has a thread, a loop and connections of
-its own, so that a callable that blocks the event loop does not cost the worker its lease. Where a
-lock tells who is alive, it is a service like the others.
+If other processes judge the worker by its lease, renewal has a thread, a loop and connections of
+its own, so that a function that blocks the event loop does not cost the lease. If a lock shows who
+is alive, it is a poller like the others.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 
 WORKER_TTL = timedelta(seconds=30)
 RENEWALS = 3
-"""Renewals within the life of a lease: two may fail."""
-TRIES = 30
-"""Tries within the life of a lease when renewing fails, so that its end is noticed in time."""
+"""Renewals per lease duration: two may fail."""
+RETRIES = 30
+"""Retries per lease duration after a failure, so that the end of the lease is noticed in time."""
 MARGIN = 6
-"""The part of a lease, 1/6, before whose end a worker that cannot renew stops its work."""
+"""A worker that cannot renew stops its work when 1/6 of the lease is left."""
 
 
 class WorkerLease:
-    """Renews a lease until stopped; tells what came of it on the loop it was made on."""
+    """Renews a lease until stopped; calls back on the loop on which it was created."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WorkerLease:
         ttl: timedelta = WORKER_TTL,
     ) -> None:
         self._ttl = ttl.total_seconds()
-        self.service = Poller("pulse", self._step, clock, chance)
+        self.poller = Poller("pulse", self._step, clock, chance)
         self._store = store
         self._worker_id = worker_id
         self._renewed = renewed
@@ -59,54 +59,57 @@ class WorkerLease:
         self._renewed_at = clock.monotonic()
         self._ended = asyncio.Event()
         self._own_loop: asyncio.AbstractEventLoop | None = None
-        self._home: asyncio.AbstractEventLoop | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._main_loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def holds(self) -> bool:
-        """Whether the lease is certain to hold: it was taken or renewed a short while ago."""
+    def is_valid(self) -> bool:
+        """Whether the lease is certainly valid, because it was taken or renewed recently."""
         return self._clock.monotonic() - self._renewed_at <= self._ttl - self._ttl / MARGIN
 
-    def took(self, at: float) -> None:
-        """Note that a lease was taken, by a request that was sent at an instant of the clock."""
+    def mark_taken(self, at: float) -> None:
+        """Record that a lease was taken by a request sent at this time."""
         self._renewed_at = at
 
-    def lost(self) -> None:
-        """Note that there is no lease."""
+    def mark_lost(self) -> None:
+        """Record that the lease is lost."""
         self._renewed_at = float("-inf")
 
     @property
     def lease(self) -> int:
-        """Until when a lease taken now holds."""
+        """The end of a lease taken now."""
         return self._store.now() + int(self._ttl * 1_000_000)
 
     async def run(self) -> None:
-        """Renew until stopped, on a thread if the store can be opened a second time."""
+        """Renew until stopped, on a thread if the store can be opened twice."""
         second = self._store.database.second()
         if second is None:
-            await self.service.run()
+            await self.poller.run()
             return
-        self._home = asyncio.get_running_loop()
+        self._main_loop = asyncio.get_running_loop()
         self._store = second
         threading.Thread(
-            target=self._run_beside, args=(second, self._home), name="rota-pulse", daemon=True
+            target=self._run_in_thread,
+            args=(second, self._main_loop),
+            name="rota-pulse",
+            daemon=True,
         ).start()
         await self._ended.wait()
 
-    def _run_beside(self, store: Database, home: asyncio.AbstractEventLoop) -> None:
+    def _run_in_thread(self, store: Database, home: asyncio.AbstractEventLoop) -> None:
         try:
-            asyncio.run(self._beside(store))
+            asyncio.run(self._run_on_own_loop(store))
         finally:
-            with contextlib.suppress(RuntimeError):  # nobody waits for it any more
+            with contextlib.suppress(RuntimeError):  # the main loop is closed already
                 home.call_soon_threadsafe(self._ended.set)
 
     def wake(self) -> None:
-        """Ask the store now."""
-        self._call(self.service.wake)
+        """Renew now."""
+        self._call(self.poller.wake)
 
     def stop(self) -> None:
-        """Renew no more."""
-        self._call(self.service.stop)
+        """Stop renewing."""
+        self._call(self.poller.stop)
 
     def _call(self, function: Callable[[], None]) -> None:
         if self._own_loop is None:
@@ -114,13 +117,13 @@ class WorkerLease:
             return
         try:
             self._own_loop.call_soon_threadsafe(function)
-        except RuntimeError:  # its loop has ended, and so has it
+        except RuntimeError:  # its loop is closed, so it has ended
             return
 
-    async def _beside(self, store: Database) -> None:
+    async def _run_on_own_loop(self, store: Database) -> None:
         self._own_loop = asyncio.get_running_loop()
         try:
-            await self.service.run()
+            await self.poller.run()
         finally:
             await store.close()
 
@@ -128,67 +131,67 @@ class WorkerLease:
         sent_at = self._clock.monotonic()
         try:
             renewal = await self._renew(self._patience(sent_at))
-        except Exception as fault:
-            if self.holds:
-                log.warning("lease.renewal_unanswered", extra={"error": str(fault)})
-                return self._ttl / TRIES
-            await self._tell(LeaseRenewal(alive=False))
+        except Exception as error:
+            if self.is_valid:
+                log.warning("lease.renewal_failed", extra={"error": str(error)})
+                return self._ttl / RETRIES
+            await self._report(LeaseRenewal(alive=False))
             raise
         if renewal.alive:
             self._renewed_at = sent_at
-        await self._tell(renewal)
+        await self._report(renewal)
         return self._ttl / RENEWALS
 
     async def _renew(self, patience: float) -> LeaseRenewal:
         try:
             async with asyncio.timeout(patience):
-                await self._store.database.open()  # does nothing where it is open
+                await self._store.database.open()  # no effect if it is open
                 return await self._store.write(renew_worker, self._worker_id(), self.lease)
-        except TimeoutError as fault:
+        except TimeoutError as error:
             message = f"the database did not answer within {patience:.1f} s"
-            raise Unavailable(message) from fault
+            raise Unavailable(message) from error
 
     def _patience(self, now: float) -> float:
-        """Return how long to wait for an answer, so as to know in time that the lease is lost."""
+        """Return the time limit of a renewal, so that the loss of the lease is noticed in time."""
         left = self._renewed_at + self._ttl - self._ttl / MARGIN - now
         each = self._ttl / RENEWALS
         return min(left, each) if left > 0 else each
 
-    async def _tell(self, renewal: LeaseRenewal) -> None:
-        if self._home is None:
+    async def _report(self, renewal: LeaseRenewal) -> None:
+        if self._main_loop is None:
             await self._renewed(renewal)
             return
-        self._home.call_soon_threadsafe(self._tell_home, renewal)
+        self._main_loop.call_soon_threadsafe(self._report_on_main_loop, renewal)
 
-    def _tell_home(self, renewal: LeaseRenewal) -> None:
-        if self._home is not None:
-            task = self._home.create_task(self._told(renewal))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+    def _report_on_main_loop(self, renewal: LeaseRenewal) -> None:
+        if self._main_loop is not None:
+            task = self._main_loop.create_task(self._call_renewed(renewal))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _told(self, renewal: LeaseRenewal) -> None:
+    async def _call_renewed(self, renewal: LeaseRenewal) -> None:
         try:
             await self._renewed(renewal)
         except Exception:
-            log.exception("lease.listener_failed")
+            log.exception("lease.callback_failed")
 
 
 HEARTBEAT = timedelta(seconds=60)
-MISSED = 2.5
-"""Heartbeats after which two are missed, whatever a busy machine adds to each."""
+MISSED_FACTOR = 2.5
+"""Number of intervals after which two heartbeats count as missed; allows for delays."""
 
 
 class HeartbeatSource(Protocol):
-    """A worker, as far as its heart is concerned."""
+    """A worker as the source of samples."""
 
     id: str
 
-    def signs(self) -> list[AttemptSample]:
-        """Return what can be seen of the attempts that are not kept."""
+    def take_samples(self) -> list[AttemptSample]:
+        """Return samples of the attempts that no keeper holds."""
 
 
 class MachineInfo(NamedTuple):
-    """Where a worker works, and what tells how that is doing."""
+    """Home and host of a worker, and its load gauge."""
 
     home: str
     host: str
@@ -196,7 +199,7 @@ class MachineInfo(NamedTuple):
 
 
 class HeartbeatLoop:
-    """Beats until stopped: one write for all attempts, none while there are none."""
+    """Sends heartbeats until stopped: one write for all attempts, none without attempts."""
 
     def __init__(
         self,
@@ -212,26 +215,26 @@ class HeartbeatLoop:
         self._worker = worker
         self._every = every.total_seconds()
         self.keepers: DurableRunner | None = None
-        self.service = Poller("heartbeat", self._step, clock, chance)
+        self.poller = Poller("heartbeat", self._step, clock, chance)
 
     @property
-    def patience(self) -> int:
-        """How many microseconds without a beat are two missed ones."""
-        return int(MISSED * self._every * 1_000_000)
+    def overdue_after(self) -> int:
+        """Microseconds without a heartbeat after which two count as missed."""
+        return int(MISSED_FACTOR * self._every * 1_000_000)
 
-    async def beat(self) -> int:
-        """Tell of every attempt; return of how many."""
-        signs = self._worker.signs()
+    async def send_heartbeats(self) -> int:
+        """Send heartbeats of all attempts; return their number."""
+        signs = self._worker.take_samples()
         if self.keepers is not None:
-            signs += await self.keepers.signs()
+            signs += await self.keepers.take_samples()
         if signs:
             await self._store.write(
-                record_heartbeats, self._worker.id, signs, self._store.now() + self.patience
+                record_heartbeats, self._worker.id, signs, self._store.now() + self.overdue_after
             )
         return len(signs)
 
     async def _step(self) -> float:
-        await self.beat()
+        await self.send_heartbeats()
         if self._machine is not None:
             home, host, gauge = self._machine
             await self._store.write(record_machine_sample, self._worker.id, home, host, gauge())
@@ -240,20 +243,20 @@ class HeartbeatLoop:
 
 KIB = 1024
 IDLE = slice(3, 5)
-"""Where the time stands in which nothing was done, or a disk was waited for."""
+"""Fields of idle time and I/O wait."""
 TIMES = 8
-"""What follows is counted once more for guests."""
+"""Number of fields; the following ones are included in earlier ones."""
 
 
 class ProcLoadGauge:
-    """Reads the load since it was last read; since the machine's start at first."""
+    """Reads the load since the previous call; at first since boot."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before = (0, 0)
 
     def __call__(self) -> MachineLoad:
-        """Return how busy the machine is."""
+        """Return the load of the machine."""
         memory = self._memory()
         total, available = memory.get("MemTotal"), memory.get("MemAvailable")
         used = None if total is None or available is None else total - available

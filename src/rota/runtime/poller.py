@@ -1,4 +1,4 @@
-"""The one loop: every long-lived part of Rota is a poller with a step."""
+"""The poller: the loop that every long-running part of Rota uses."""
 
 from __future__ import annotations
 
@@ -13,26 +13,31 @@ from rota.ports.clock import Clock, Random
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 JITTER = 0.1
-SHORTEST_JITTERED = 5.0
-PATIENCE = 60.0
-"""A step that takes longer than this many seconds is stuck; it is given up and begun anew."""
+MIN_JITTERED = 5.0
+STUCK_SECONDS = 60.0
+"""Seconds after which a step counts as stuck; it is cancelled and started again."""
 
 Step: TypeAlias = Callable[[], Awaitable[float]]
-"""One bounded batch of work; returns how many seconds to rest, zero meaning more is waiting."""
+"""One bounded batch of work; returns how many seconds to rest, 0 if more work is waiting."""
 
 
 class Poller:
-    """Runs a step until stopped, resting between steps and backing off on failure.
+    """Runs a step repeatedly until stopped, with rests between steps and back-off after failures.
 
-    A wake-up cuts a rest short, even one that arrives while the step is running. A step that
-    raises, or that takes longer than `patience`, is logged and tried again after a growing pause:
-    one policy, in one place, for every loop in the system.
+    A wake-up ends a rest early, also one that arrives during a step. A step that raises or takes
+    longer than `patience` is logged, and repeated after an increasing pause.
     """
 
     def __init__(
-        self, name: str, step: Step, clock: Clock, chance: Random, *, patience: float = PATIENCE
+        self,
+        name: str,
+        step: Step,
+        clock: Clock,
+        chance: Random,
+        *,
+        patience: float = STUCK_SECONDS,
     ) -> None:
         self.name = name
         self.failures = 0
@@ -48,13 +53,13 @@ class Poller:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since a step last ended well."""
+        """Seconds since the last successful step."""
         return self._clock.monotonic() - self._stepped_at
 
     async def run(self) -> None:
-        """Step until stopped; a second run of the same service returns at once."""
+        """Run steps until stopped; a second concurrent call returns at once."""
         if self._running:
-            log.debug("service.already_running", extra={"service": self.name})
+            log.debug("poller.already_running", extra={"poller": self.name})
             return
         self._running = True
         pause = FIRST_PAUSE
@@ -63,7 +68,7 @@ class Poller:
                 self._woken.clear()
                 rest = await self._one_step()
                 if rest is None:
-                    rest, pause = pause, min(pause * 2, LONGEST_PAUSE)
+                    rest, pause = pause, min(pause * 2, MAX_PAUSE)
                 else:
                     pause = FIRST_PAUSE
                 if not self._stopped:
@@ -72,11 +77,11 @@ class Poller:
             self._running = False
 
     def _jittered(self, rest: float) -> float:
-        """Shorten long rests a little, so that machines do not march in step; never lengthen one.
+        """Shorten long rests at random, so that machines do not synchronize; never lengthen them.
 
-        A rest may end at a due instant, and waking late would make a slot late.
+        A rest may end when a slot is due, and a longer one would make it late.
         """
-        if rest < SHORTEST_JITTERED:
+        if rest < MIN_JITTERED:
             return rest
         return rest * (1 - JITTER * self._chance.random())
 
@@ -85,22 +90,22 @@ class Poller:
             async with asyncio.timeout(self._patience):
                 rest = await self._step()
         except TimeoutError:
-            self._note(f"stuck for more than {self._patience:.0f} s")
-            log.exception("poller.stuck", extra={"service": self.name})
+            self._record_error(f"stuck for more than {self._patience:.0f} s")
+            log.exception("poller.stuck", extra={"poller": self.name})
             return None
-        except Unavailable as fault:
-            self._note(str(fault))
-            log.warning("poller.unavailable", extra={"service": self.name, "error": str(fault)})
+        except Unavailable as error:
+            self._record_error(str(error))
+            log.warning("poller.unavailable", extra={"poller": self.name, "error": str(error)})
             return None
-        except Exception as fault:
-            self._note(f"{type(fault).__name__}: {fault}")
-            log.exception("poller.step_failed", extra={"service": self.name})
+        except Exception as error:
+            self._record_error(f"{type(error).__name__}: {error}")
+            log.exception("poller.step_failed", extra={"poller": self.name})
             return None
         self._stepped_at = self._clock.monotonic()
         self.last_error = None
         return rest
 
-    def _note(self, error: str) -> None:
+    def _record_error(self, error: str) -> None:
         self.failures += 1
         self.last_error = error
 

@@ -1,4 +1,4 @@
-"""Supervisor of one process: planner, worker, sender, maintenance."""
+"""The supervisor of one process: planner, worker, sender, maintenance, keepers, lease."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ from rota.store.workers import fence_other_workers, register_worker, retire_work
 log = logging.getLogger(__name__)
 
 PLANNER_POLL = 15.0
-POSTMAN_POLL = 15.0
-MAINTENANCE_LOOKS = 6
-"""How often a caretaker looks for the dead within the life of a lease."""
+SENDER_POLL = 15.0
+MAINTENANCE_CHECKS = 6
+"""Maintenance steps within a lease duration."""
 DISTRUST_REST = 5.0
-DRAIN_AGAIN = 5.0
-A_MOMENT = 1_000
-"""How many microseconds too early a timer of the loop may end."""
-HEAL_EVERY = 60.0
+DRAIN_RETRY = 5.0
+TIMER_SLACK = 1_000
+"""Microseconds by which timers of the event loop may fire early."""
+REBUILD_EVERY = 60.0
 PRUNE_EVERY = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorSettings:
-    """How a crew works."""
+    """Settings of a supervisor."""
 
     worker_id: str
     home: str
@@ -67,18 +67,18 @@ class SupervisorSettings:
     drain: timedelta = timedelta(seconds=30)
     worker_ttl: timedelta = WORKER_TTL
     home_promise: timedelta = TERMS.promise
-    """How long after its home's last renewal a keeper may still be alive."""
+    """How long a keeper may be alive after the last renewal of its home."""
     keep: timedelta = KEEP
     heartbeat: timedelta = HEARTBEAT
     watch_loop: bool = True
-    """Whether a thread watches for code that blocks the event loop; a simulation has no threads."""
+    """Whether a thread detects code that blocks the event loop; the simulation has no threads."""
     roles: frozenset[str] = field(
         default_factory=lambda: frozenset({"planner", "worker", "sender", "maintenance"})
     )
 
 
 class Supervisor:
-    """Planner, worker, postman and caretaker of one process."""
+    """Runs the pollers of one process according to its roles."""
 
     def __init__(
         self,
@@ -97,22 +97,22 @@ class Supervisor:
         self._keepers = keepers
         self._store = store
         self._channels = channels
-        self._in_hand = InFlightDeliveries()
+        self._in_flight = InFlightDeliveries()
         self._clock = clock
         self._chance = chance
-        self._steady = SteadyClock(clock)
-        self._leases = LeaseClock(clock)
-        self._alone = False
-        self._lives = 0
+        self._steady_clock = SteadyClock(clock)
+        self._lease_clock = LeaseClock(clock)
+        self._exclusive = False
+        self._restarts = 0
         self._has_home = False
         self._adopting = asyncio.Lock()
-        self._looked = asyncio.Event()
-        """Set by every look of the caretaker for what was lost."""
+        self._rescue_done = asyncio.Event()
+        """Set after every search for lost runs."""
         self._rescuing = asyncio.Lock()
         self._rescued = 0
         self._stopping = False
         self._due_at = math.inf
-        self._healed_at = self._pruned_at = self._listened_at = float("-inf")
+        self._rebuilt_at = self._pruned_at = self._heartbeats_checked_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
         self.worker = Worker(
             store,
@@ -121,19 +121,21 @@ class Supervisor:
             clock,
             chance,
             slots=settings.slots,
-            may_claim=lambda: self._holds,
+            may_claim=lambda: self._may_work,
             on_failure=on_failure,
         )
         self.planner = Poller("planner", self._plan_step, clock, chance)
         self.sender = Poller("sender", self._deliver_step, clock, chance)
-        self.maintenance = Poller("maintenance", self._care_step, clock, chance)
-        self.keeping = Poller("keepers", self._keep_step, clock, chance)
+        self.maintenance = Poller("maintenance", self._maintenance_step, clock, chance)
+        self.keeper_renewal = Poller("keepers", self._renew_keepers_step, clock, chance)
         machine = MachineInfo(settings.home, settings.host, gauge) if gauge is not None else None
-        self.heart = HeartbeatLoop(store, self.worker, clock, chance, settings.heartbeat, machine)
-        self._unheard: frozenset[MissedHeartbeat] = frozenset()
+        self.heartbeats = HeartbeatLoop(
+            store, self.worker, clock, chance, settings.heartbeat, machine
+        )
+        self._missed: frozenset[MissedHeartbeat] = frozenset()
         ttl = settings.worker_ttl
-        self._care_rest = ttl.total_seconds() / MAINTENANCE_LOOKS
-        self.pulse = WorkerLease(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
+        self._maintenance_rest = ttl.total_seconds() / MAINTENANCE_CHECKS
+        self.lease = WorkerLease(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
         self._roles = {
             "planner": self.planner,
             "sender": self.sender,
@@ -145,32 +147,32 @@ class Supervisor:
             "delayed": self.planner.wake,
             "schedules": self.planner.wake,
             "deliveries": self.sender.wake,
-            "cancels": self.pulse.wake,
+            "cancels": self.lease.wake,
         }
 
     @property
     def blocks(self) -> LoopBlocks:
-        """What has blocked its loop."""
+        """Blocks of its event loop."""
         return self._lag.blocks
 
     @property
-    def services(self) -> list[Poller]:
-        """Every service of this crew, for status."""
-        wanted = [service for role, service in self._roles.items() if role in self.settings.roles]
+    def pollers(self) -> list[Poller]:
+        """All its pollers, for status."""
+        pollers = [poller for role, poller in self._roles.items() if role in self.settings.roles]
         if self._keepers is not None:
-            wanted.append(self.keeping)
-        wanted.append(self.heart.service)
-        return [*wanted, self.pulse.service, self.worker.claimer, self.worker.settler]
+            pollers.append(self.keeper_renewal)
+        pollers.append(self.heartbeats.poller)
+        return [*pollers, self.lease.poller, self.worker.claimer, self.worker.settler]
 
     async def start(self) -> None:
-        """Take the roles, register, and give back what an earlier process left behind."""
-        self._alone = await self._store.database.take_roles()
+        """Acquire the roles, register the worker, and requeue what an earlier process left."""
+        self._exclusive = await self._store.database.take_roles()
         if not await self._open_home():
             log.warning("keeper_home.in_use")
         await self._register(self.worker.id)
-        if self._alone:
+        if self._exclusive:
             await self._store.write(fence_other_workers, self.worker.id)
-        await self._keep_step()
+        await self._renew_keepers_step()
         await self._rescue()
         await self._store.write(rebuild_queue_heads)
         if "planner" in self.settings.roles:
@@ -180,7 +182,7 @@ class Supervisor:
         reach("supervisor.ready")
 
     async def run(self) -> None:
-        """Work until stopped; returns when everything has ended."""
+        """Run until stopped; returns when everything has ended."""
         if not self.settings.watch_loop:
             await self._run()
             return
@@ -189,48 +191,45 @@ class Supervisor:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for role, service in self._roles.items():
+            for role, poller in self._roles.items():
                 if role in self.settings.roles:
-                    group.create_task(service.run())
-            group.create_task(self.pulse.run())
+                    group.create_task(poller.run())
+            group.create_task(self.lease.run())
             if self._keepers is not None:
-                group.create_task(self.keeping.run())
+                group.create_task(self.keeper_renewal.run())
             if "worker" in self.settings.roles:
-                group.create_task(self.heart.service.run())
+                group.create_task(self.heartbeats.poller.run())
                 group.create_task(self.worker.run())
 
     async def stop(self, *, to_the_end: bool = False) -> None:
-        """Take nothing new, let what runs end within the bound, give back the rest, and leave.
+        """Stop claiming, let attempts end within the time limit, requeue the rest, and unregister.
 
-        A function that cannot be stopped ends with the process. Where that goes on, the crew stays
-        `to_the_end` of it: nobody may try its run again while it still works.
+        A function that cannot be stopped ends with the process. If the process continues, wait for
+        it `to_the_end`: nobody may retry its run while it still works.
         """
         if self._stopping:
             return
         self._stopping = True
-        for service in (self.planner, self.sender, self.maintenance, self.keeping):
-            service.stop()
+        for poller in (self.planner, self.sender, self.maintenance, self.keeper_renewal):
+            poller.stop()
         reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
         while to_the_end and self.worker.running:
-            await self.worker.drain(DRAIN_AGAIN)
+            await self.worker.drain(DRAIN_RETRY)
         self.worker.stop()
-        self.pulse.stop()
-        self.heart.service.stop()
+        self.lease.stop()
+        self.heartbeats.poller.stop()
         if self._unsubscribe is not None:
             self._unsubscribe()
         if self._keepers is not None and self._has_home:
-            async with self._adopting:  # nothing is adopted for a home that is another's by then
+            async with self._adopting:  # no attempt may be adopted after the home is released
                 self._has_home = False
                 await self._keepers.close()
         reach("drain.end")
         await self._store.write(retire_worker, self.worker.id)
 
     async def idle(self, *, rates: bool = True) -> None:
-        """Wait until nothing is due, nothing is ready and nothing is running or unsent.
-
-        Without `rates`, runs that a rate holds back are not waited for.
-        """
+        """Wait until nothing is due, ready, running or unsent."""
         while True:
             rescued = self._rescued
             planned = await plan(self._store)
@@ -239,71 +238,71 @@ class Supervisor:
             sent = await self._deliver()
             if planned.schedules or planned.promoted or sent or self.worker.running:
                 continue
-            if self._alone or "maintenance" not in self.settings.roles:
+            if self._exclusive or "maintenance" not in self.settings.roles:
                 return
             await self._rescue()
             if rescued != self._rescued:
                 continue
             if not await self._rescues_soon():
                 return
-            self._looked.clear()
-            await self._looked.wait()
+            self._rescue_done.clear()
+            await self._rescue_done.wait()
 
     async def _rescues_soon(self) -> bool:
-        """Whether runs of others will be given back when the clock was watched for long enough."""
+        """Whether runs of other workers will be rescued once the clock was observed long enough."""
         now = from_micros(self._store.now())
         workers = await self._store.read(list_workers)
         return any(w.running and not w.fenced and w.lease_until < now for w in workers)
 
     @property
-    def _holds(self) -> bool:
-        """Whether this worker is trusted: by the lock that it has, or by its lease."""
-        return self._alone or self.pulse.holds
+    def _may_work(self) -> bool:
+        """Whether this worker may work: it has the instance lock or a valid lease."""
+        return self._exclusive or self.lease.is_valid
 
     async def _open_home(self) -> bool:
-        """Take the home's keepers if this crew works and no other process has them."""
+        """Acquire the home's keepers if this process is a worker and no other has them."""
         if self._keepers is None or "worker" not in self.settings.roles or self._has_home:
             return True
         self._has_home = await self._keepers.open()
         if self._has_home:
-            self.heart.keepers = self._keepers
+            self.heartbeats.keepers = self._keepers
         return self._has_home
 
     async def _adopt(self, rows: Sequence[KeptAttempt]) -> None:
-        """Carry on what the home's keepers keep and nobody here works on.
+        """Adopt attempts that the home's keepers hold and no worker of this process follows.
 
-        Whoever held it before is gone: this process has the home. Offsets are read when nobody
-        else can move them any more. One adoption at a time, from its first look to its last: what
-        another one has taken up may have ended before this one is told how it stands.
+        Their former worker is gone, because this process has acquired the home. Kept attempts are
+        read again after adoption, when nobody else can change their offsets. Adoptions are
+        serialized, because an attempt may end between being listed and being adopted.
         """
         if self._keepers is None:
             return
         home, adopted = self._keepers.home, []
         async with self._adopting:
-            wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
-            if not wanted or not self._has_home or not self._holds:
+            missing = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
+            if not missing or not self._has_home or not self._may_work:
                 return
             await self._store.write(fence_home, home, self.worker.id)
-            for kept in wanted:
+            for kept in missing:
                 found = await self._store.write(
                     adopt_attempt, kept.run_id, kept.epoch, self.worker.id
                 )
                 adopted += make_assignments(found, self._store.database.incarnation)
             reach("kept_attempt.adopted")
-            stands = {
+            current = {
                 (kept.run_id, kept.epoch): kept
                 for kept in await self._store.read(list_kept_attempts, home)
             }
             for assignment in adopted:
                 lease = assignment.lease
-                now_kept = stands.get((lease.run_id, lease.epoch))
+                now_kept = current.get((lease.run_id, lease.epoch))
                 if now_kept is None or not now_kept.current or self._stopping:
                     continue
                 if not self.worker.has(lease.run_id):
                     log.info("run.adopted", extra={"run_id": lease.run_id, "attempt": lease.epoch})
                     self.worker.adopt(assignment._replace(kept=now_kept))
 
-    async def _keep_step(self) -> float:
+    async def _renew_keepers_step(self) -> float:
         await self._open_home()
         if self._keepers is None or not self._has_home or self._stopping:
             return PLANNER_POLL
@@ -323,10 +322,10 @@ class Supervisor:
                 "roles": ",".join(sorted(settings.roles)),
                 "routes": json.dumps(self.worker.routes()),
                 "slots": settings.slots,
-                "lease_until": self.pulse.lease,
+                "lease_until": self.lease.lease,
             },
         )
-        self.pulse.took(sent_at)
+        self.lease.mark_taken(sent_at)
 
     def _wake(self, topic: str) -> None:
         wake = self._wakes.get(topic)
@@ -334,8 +333,8 @@ class Supervisor:
             wake()
 
     async def _trusts_clock(self) -> bool:
-        """Return whether the store's time may be planned by, and note where it has leapt."""
-        steady = self._steady
+        """Whether to plan by the store's time; records jumps of it."""
+        steady = self._steady_clock
         trusted = steady.trusts(self._store.now())
         if (leap := steady.leap) is not None:
             await self._store.write(record_clock_jump, leap)
@@ -352,8 +351,8 @@ class Supervisor:
     async def _plan_step(self) -> float:
         if not await self._trusts_clock():
             return DISTRUST_REST
-        if not self._store.database.remote and self._due_at - self._store.now() < A_MOMENT:
-            self.worker.wake()  # so that its claim goes into the transaction of the plan
+        if not self._store.database.remote and self._due_at - self._store.now() < TIMER_SLACK:
+            self.worker.wake()  # so that its claim joins the transaction of the plan
         planned = await plan(self._store)
         if planned.rest_micros is None:
             self._due_at = math.inf
@@ -366,57 +365,57 @@ class Supervisor:
             return 0.0
         next_at = await self._store.read(next_delivery)
         if next_at is None:
-            return POSTMAN_POLL
-        return min(POSTMAN_POLL, max(0.0, (next_at - self._store.now()) / 1_000_000))
+            return SENDER_POLL
+        return min(SENDER_POLL, max(0.0, (next_at - self._store.now()) / 1_000_000))
 
     async def _deliver(self) -> int:
         return await deliver(
-            self._store, self._channels, self.worker.id, self._chance, self._in_hand
+            self._store, self._channels, self.worker.id, self._chance, self._in_flight
         )
 
-    async def _care_step(self) -> float:
+    async def _maintenance_step(self) -> float:
         if not await self._trusts_clock():
             return DISTRUST_REST
         rescued = await self._rescue()
         expired = await expire(self._store, self._chance)
         now = self._clock.monotonic()
-        if now - self._healed_at >= HEAL_EVERY:
+        if now - self._rebuilt_at >= REBUILD_EVERY:
             await self._store.write(rebuild_queue_heads)
-            self._healed_at = now
-        if now - self._listened_at >= self.settings.heartbeat.total_seconds():
-            self._unheard = await note_missed_heartbeats(
-                self._store, self.heart.patience, self._unheard
+            self._rebuilt_at = now
+        if now - self._heartbeats_checked_at >= self.settings.heartbeat.total_seconds():
+            self._missed = await note_missed_heartbeats(
+                self._store, self.heartbeats.overdue_after, self._missed
             )
-            self._listened_at = now
+            self._heartbeats_checked_at = now
         if now - self._pruned_at >= PRUNE_EVERY:
             if await prune(self._store, self.settings.keep):
                 return 0.0
             self._pruned_at = now
-        return 0.0 if rescued or expired else self._care_rest
+        return 0.0 if rescued or expired else self._maintenance_rest
 
     async def _rescue(self) -> int:
-        """Give back what was lost.
+        """Requeue lost runs.
 
-        Leases are judged only by a clock that was watched for their length. Where a lock tells who
-        works, none are; but keepers of another home may live on although nobody works for it.
+        Leases are only judged by a clock that was observed for their length. With an instance lock
+        there are no leases to judge, but keepers of another home may be alive without a worker.
         """
-        async with self._rescuing:  # fencing and giving back are two steps
+        async with self._rescuing:  # fencing and requeueing are two steps
             now = self._store.now()
             rescued = await rescue(
                 self._store,
                 self._chance,
-                fence=not self._alone,
+                fence=not self._exclusive,
                 now=now,
-                watched=self._leases.watched(now),
+                watched=self._lease_clock.watched(now),
                 promise=span_micros(self.settings.home_promise),
             )
             self._rescued += rescued
-        self._looked.set()
+        self._rescue_done.set()
         return rescued
 
     async def _renewed(self, renewal: LeaseRenewal) -> None:
         if not renewal.alive:
-            if not self._alone:
+            if not self._exclusive:
                 await self._self_fence()
             return
         for run_id in renewal.cancels:
@@ -424,14 +423,14 @@ class Supervisor:
         await self.worker.reconcile(renewal.held)
 
     async def _self_fence(self) -> None:
-        """Stop trusting the old lease: end all its work and come back as a new worker."""
+        """Stop all work under the lost lease, and continue as a new worker."""
         log.error("worker.fenced", extra={"worker_id": self.worker.id})
-        self.pulse.lost()
+        self.lease.mark_lost()
         self.worker.fence()
-        self._lives += 1
-        worker_id = f"{self.settings.worker_id}~{self._lives}"
+        self._restarts += 1
+        worker_id = f"{self.settings.worker_id}~{self._restarts}"
         await self._register(worker_id)
-        if self._stopping:  # nobody else would retire it
+        if self._stopping:  # nobody else would unregister it
             await self._store.write(retire_worker, worker_id)
         else:
             self.worker.id = worker_id
@@ -441,7 +440,7 @@ class Supervisor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A worker's name: unique for every start, readable for people."""
+    """Identity of a process: an id that is unique per start and readable, host and pid."""
 
     worker_id: str
     host: str
@@ -449,6 +448,6 @@ class ProcessIdentity:
 
 
 def this_process() -> ProcessIdentity:
-    """Return a new identity of this process."""
+    """Return an identity for this process."""
     host, pid = socket.gethostname(), os.getpid()
     return ProcessIdentity(worker_id=f"{host}-{pid}-{secrets.token_hex(4)}", host=host, pid=pid)

@@ -1,7 +1,7 @@
-"""The worker: claims, runs and settles within its slots.
+"""The worker: claims runs, executes them and settles them, within its slots.
 
-Claiming and settling are two services that meet in `_ended`: while one batch of results is being
-written, the next one collects, so the number of commits follows the disk and not the runs.
+Claiming and settling are two pollers that meet in `_ended`. While one batch of results is written,
+the next one collects, so the number of commits depends on the disk, not on the number of runs.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ log = logging.getLogger(__name__)
 
 SAFETY_POLL = 5.0
 LEASE_POLL = 0.5
-"""How soon a worker whose lease is in doubt looks whether it holds again."""
-BEHIND = 10.0
-"""How long a run that came back waits for its earlier attempt, which was fenced, to end."""
-MOST_CLAIMED = 1_000
-MOST_SETTLED = 2_000
+"""How often a worker without a valid lease checks it."""
+PREVIOUS_ATTEMPT_WAIT = 10.0
+"""How long a requeued run waits for its earlier, fenced attempt to end."""
+MAX_CLAIMED = 1_000
+MAX_SETTLED = 2_000
 NOT_STOPPING = "its earlier attempt, which lost its lease, does not stop"
 
 
 class Worker:
-    """Has slots; fills them from the queue."""
+    """Executes runs in a number of slots."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Worker:
     ) -> None:
         self._may_claim = may_claim
         self._on_failure = on_failure
-        self._strangers: set[RunId] = set()
+        self._unknown_claims: set[RunId] = set()
         self.id = worker_id
         self.slots = slots
         self._store = store
@@ -77,17 +77,15 @@ class Worker:
         self._by_route: dict[str, Runner] = {}
         self._group: asyncio.TaskGroup | None = None
         self._attempts: dict[int, WorkerSlot] = {}
-        self._behind: dict[int, Assignment] = {}
+        self._waiting: dict[int, Assignment] = {}
         self._ended: list[Ended] = []
         self._settling: list[Ended] = []
         self._claiming = True
-        self._taking = asyncio.Lock()
+        self._claim_lock = asyncio.Lock()
         self._full = False
-        # Where another process does the store's work, a busy worker claims or settles one half of
-        # its slots while the other half runs. Where it is done here, they would only take turns.
-        self._most_claimed = max(
-            1, min(MOST_CLAIMED, slots // 2 if store.database.remote else slots)
-        )
+        # With a remote database, claiming or settling one half of the slots overlaps with running
+        # the other half. With SQLite both use this process, so splitting would only cost commits.
+        self._max_claimed = max(1, min(MAX_CLAIMED, slots // 2 if store.database.remote else slots))
         self._idle = asyncio.Event()
         self._at_rest = asyncio.Event()
         self.rate_rest_micros: int | None = None
@@ -98,12 +96,12 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many runs this worker holds, unsettled ones included."""
+        """Number of runs this worker holds, unsettled ones included."""
         unsettled = len(self._ended) + len(self._settling)
-        return len(self._attempts) + len(self._behind) + unsettled
+        return len(self._attempts) + len(self._waiting) + unsettled
 
     def routes(self) -> list[str]:
-        """Return every route its runners serve."""
+        """Return all routes of its runners."""
         for runner in self._runners:
             for route in runner.routes():
                 self._by_route.setdefault(route, runner)
@@ -117,23 +115,20 @@ class Worker:
             group.create_task(self.settler.run())
 
     def working_on(self, task: asyncio.Task[object]) -> str | None:
-        """Return the name of the task whose run an asyncio task works for."""
+        """Return the name of the task whose run an asyncio task executes."""
         for attempt in tuple(self._attempts.values()):
             if attempt.task is task:
                 return attempt.assignment.task.name
         return None
 
     def wake(self) -> None:
-        """Look at the queue now."""
+        """Claim now."""
         self._idle.clear()
         self._at_rest.clear()
         self.claimer.wake()
 
     async def idle(self, *, rates: bool = True) -> None:
-        """Wait until a claim found nothing and everything claimed has been settled.
-
-        With `rates`, that includes runs that wait until their rate allows them.
-        """
+        """Wait until a claim found nothing and all claimed runs are settled."""
         await (self._idle if rates else self._at_rest).wait()
 
     async def _claim_step(self) -> float:
@@ -147,16 +142,16 @@ class Worker:
             return LEASE_POLL
         if not self._claiming or self._full or not routes:
             return SAFETY_POLL
-        want = min(free, self._most_claimed if self.running else MOST_CLAIMED)
-        async with self._taking:
-            taken = await claim(self._store, self.id, routes, want)
-            for assignment in taken.assignments:
+        limit = min(free, self._max_claimed if self.running else MAX_CLAIMED)
+        async with self._claim_lock:
+            claimed = await claim(self._store, self.id, routes, limit)
+            for assignment in claimed.assignments:
                 self._start(assignment)
-        if len(taken.assignments) == want or taken.more:
+        if len(claimed.assignments) == limit or claimed.more:
             return 0.0
-        if not taken.assignments and self.running == 0:
-            self._rest(taken.rest_micros)
-        rest = SAFETY_POLL if taken.rest_micros is None else taken.rest_micros / 1_000_000
+        if not claimed.assignments and self.running == 0:
+            self._rest(claimed.rest_micros)
+        rest = SAFETY_POLL if claimed.rest_micros is None else claimed.rest_micros / 1_000_000
         return min(SAFETY_POLL, max(rest, 0.001))
 
     def _rest(self, rate_rest_micros: int | None) -> None:
@@ -167,10 +162,10 @@ class Worker:
 
     def _start(self, assignment: Assignment) -> None:
         loop = asyncio.get_running_loop()
-        if assignment.lease.run_id in self._attempts:  # fenced, and not ended yet
-            self._behind[assignment.lease.run_id] = assignment
+        if assignment.lease.run_id in self._attempts:  # fenced, but still running
+            self._waiting[assignment.lease.run_id] = assignment
             if assignment.kept is None:
-                loop.call_later(BEHIND, self._give_up, assignment)
+                loop.call_later(PREVIOUS_ATTEMPT_WAIT, self._fail_waiting, assignment)
             return
         attempt = WorkerSlot(assignment, loop.create_task(self._attempt(assignment)))
         self._attempts[assignment.lease.run_id] = attempt
@@ -184,11 +179,11 @@ class Worker:
             )
 
     def has(self, run_id: int) -> bool:
-        """Whether a run is worked on here, or about to be, or about to be settled."""
+        """Whether this worker executes a run, or is about to start or settle it."""
         attempt = self._attempts.get(run_id)
         if (
             attempt is not None and attempt.stop is not AttemptStop.FENCED
-        ) or run_id in self._behind:
+        ) or run_id in self._waiting:
             return True
         return any(a.lease.run_id == run_id for a, *_ in (*self._ended, *self._settling))
 
@@ -196,14 +191,14 @@ class Worker:
         return self._by_route[assignment.lease.route].keeps
 
     def adopt(self, assignment: Assignment) -> None:
-        """Carry on an attempt that an earlier process has left."""
+        """Adopt an attempt that an earlier process started."""
         self.routes()
         self._start(assignment)
 
     async def _attempt(self, assignment: Assignment) -> None:
         lease = assignment.lease
         attempt = self._attempts[lease.run_id]
-        attempt.entered = True
+        attempt.is_started = True
         try:
             reach("attempt.begin")
             if assignment.kept is not None:
@@ -218,28 +213,28 @@ class Worker:
                 report = await self._by_route[lease.route].run(assignment)
             reach("attempt.end")
         except asyncio.CancelledError:
-            attempt.cut = True
+            attempt.interrupted = True
             report = stop_report(attempt.stop, assignment)
-        except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
-            if isinstance(fault, Fenced) and self._keeps(assignment):
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what the work raised is its failure
+            if isinstance(error, Fenced) and self._keeps(assignment):
                 attempt.stop = AttemptStop.FENCED
-            report = AttemptReport(outcome=failure(fault))
-        self._end(assignment, report)
+            report = AttemptReport(outcome=failure(error))
+        self._finish(assignment, report)
 
     async def _carry_on(self, attempt: WorkerSlot) -> AttemptReport:
-        """Carry on what is going on already, whatever became of its time to begin."""
+        """Follow an attempt that is running already, even past its deadline to start."""
         if attempt.stop is AttemptStop.CANCEL:
             attempt.task.cancel()
         elif attempt.stop is not None:
-            raise asyncio.CancelledError  # it goes on, and nobody here has taken it up
+            raise asyncio.CancelledError  # it keeps running, without being followed here
         return await self._by_route[attempt.assignment.lease.route].run(attempt.assignment)
 
-    def _end(self, assignment: Assignment, report: AttemptReport) -> None:
+    def _finish(self, assignment: Assignment, report: AttemptReport) -> None:
         attempt = self._attempts.pop(assignment.lease.run_id)
         if attempt.timer is not None:
             attempt.timer.cancel()
-        self._let_in(assignment.lease.run_id)
-        if attempt.stop is AttemptStop.FENCED or self._handed_on(attempt):
+        self._start_waiting(assignment.lease.run_id)
+        if attempt.stop is AttemptStop.FENCED or self._continues_elsewhere(attempt):
             return
         if attempt.stop is AttemptStop.TIMEOUT:
             report = stop_report(AttemptStop.TIMEOUT, assignment)
@@ -248,27 +243,27 @@ class Worker:
             report = replace(report, outcome=outcome, messages=())
         took = 0.0
         if attempt.began:
-            took = attempt.took(report, self._clock.monotonic(), self._store.now())
+            took = attempt.duration(report, self._clock.monotonic(), self._store.now())
         self._add_ended(assignment, report, took)
         if self._full:
             self._full = False
             self.claimer.wake()
 
-    def _let_in(self, run_id: int) -> None:
-        """Begin a run that waited for its earlier attempt, unless nothing begins any more."""
+    def _start_waiting(self, run_id: int) -> None:
+        """Start a run that waited for its earlier attempt, unless the worker is draining."""
         if not self._claiming:
             self.stop_run(run_id, AttemptStop.DRAIN)
-        elif run_id in self._behind:
-            self._start(self._behind.pop(run_id))
+        elif run_id in self._waiting:
+            self._start(self._waiting.pop(run_id))
 
-    def _handed_on(self, attempt: WorkerSlot) -> bool:
-        """Tell whether an attempt goes on, to be carried on by the next process."""
-        left = attempt.stop is AttemptStop.DRAIN and attempt.cut
+    def _continues_elsewhere(self, attempt: WorkerSlot) -> bool:
+        """Whether an attempt keeps running and the next process will adopt it."""
+        left = attempt.stop is AttemptStop.DRAIN and attempt.interrupted
         return left and self._keeps(attempt.assignment)
 
-    def _give_up(self, assignment: Assignment) -> None:
-        if self._behind.get(assignment.lease.run_id) is assignment:
-            del self._behind[assignment.lease.run_id]
+    def _fail_waiting(self, assignment: Assignment) -> None:
+        if self._waiting.get(assignment.lease.run_id) is assignment:
+            del self._waiting[assignment.lease.run_id]
             self._add_ended(
                 assignment, AttemptReport(outcome=Failed(code="stuck", message=NOT_STOPPING))
             )
@@ -281,19 +276,19 @@ class Worker:
     async def _settle_step(self) -> float:
         if not self._ended:
             return SAFETY_POLL
-        batch, self._ended = self._ended[:MOST_SETTLED], self._ended[MOST_SETTLED:]
+        batch, self._ended = self._ended[:MAX_SETTLED], self._ended[MAX_SETTLED:]
         self._settling = batch
         try:
-            told = [(assignment, report) for assignment, report, _ in batch]
-            settlements = await decide_attempts(self._store, told, self._chance)
-            verdicts = await self._store.write(settle, settlements)
+            reports = [(assignment, report) for assignment, report, _ in batch]
+            settlements = await decide_attempts(self._store, reports, self._chance)
+            applied = await self._store.write(settle, settlements)
         except BaseException:
             self._ended = batch + self._ended
             raise
         finally:
             self._settling = []
             self._settled.set()
-        for ended, settlement, accepted in zip(batch, settlements, verdicts, strict=True):
+        for ended, settlement, accepted in zip(batch, settlements, applied, strict=True):
             assignment, report, took = ended
             if not accepted:
                 log.warning("run.late_result", extra={"run_id": assignment.lease.run_id})
@@ -306,57 +301,57 @@ class Worker:
         return 0.0 if self._ended else SAFETY_POLL
 
     async def reconcile(self, held: Sequence[RunId]) -> None:
-        """Give back runs that the store says are ours but whose claim never reached us.
+        """Requeue runs that the store assigned to this worker in a claim whose answer was lost.
 
-        A run is given back when two looks in a row find it unknown here, so that one whose claim is
-        being answered at this moment is left alone.
+        A run must be unknown in two calls in a row, because the answer to its claim may be on its
+        way.
         """
         unsettled = {a.lease.run_id for a, *_ in (*self._ended, *self._settling)}
         working = {
             n for n, attempt in self._attempts.items() if attempt.stop is not AttemptStop.FENCED
         }
-        unknown = set(held) - working - self._behind.keys() - unsettled
-        strangers = unknown & self._strangers
-        self._strangers = unknown - strangers
-        if strangers:
-            log.warning("run.claim_unanswered", extra={"runs": len(strangers)})
-            runs = await self._store.read(get_open_runs, sorted(strangers))
+        unknown = set(held) - working - self._waiting.keys() - unsettled
+        lost_claims = unknown & self._unknown_claims
+        self._unknown_claims = unknown - lost_claims
+        if lost_claims:
+            log.warning("run.claim_unanswered", extra={"runs": len(lost_claims)})
+            runs = await self._store.read(get_open_runs, sorted(lost_claims))
             report = AttemptReport(outcome=Lost(reason="the answer to its claim was lost"))
             ours = [(run, report) for run in runs if run.state is RunState.RUNNING]
             await settle_runs(self._store, ours, self._chance)
 
     def stop_run(self, run_id: int, reason: AttemptStop) -> None:
-        """Tell the attempt of a run to stop, or one that has not begun not to."""
-        if run_id in self._behind and self._behind[run_id].kept is not None:
+        """Stop the attempt of a run, or settle a run that has not started."""
+        if run_id in self._waiting and self._waiting[run_id].kept is not None:
             if reason is AttemptStop.DRAIN:
-                del self._behind[run_id]  # it goes on, and the next process carries it on
-        elif run_id in self._behind:
-            behind = self._behind.pop(run_id)
+                del self._waiting[run_id]  # it keeps running, and the next process adopts it
+        elif run_id in self._waiting:
+            behind = self._waiting.pop(run_id)
             self._add_ended(behind, stop_report(reason, behind))
         elif run_id in self._attempts:
             self._stop(self._attempts[run_id], reason)
 
     def _stop(self, attempt: WorkerSlot, reason: AttemptStop) -> None:
-        """Tell one attempt to stop; what cannot be stopped is marked stuck and keeps its slot."""
-        lets_go = reason in {AttemptStop.DRAIN, AttemptStop.FENCED} and self._keeps(
+        """Stop an attempt; one that cannot be stopped is marked stuck and keeps its slot."""
+        detaches = reason in {AttemptStop.DRAIN, AttemptStop.FENCED} and self._keeps(
             attempt.assignment
         )
-        if attempt.stop is not None and not (lets_go and attempt.stop is AttemptStop.CANCEL):
+        if attempt.stop is not None and not (detaches and attempt.stop is AttemptStop.CANCEL):
             return
-        if reason is AttemptStop.TIMEOUT and self._time_left(attempt):
+        if reason is AttemptStop.TIMEOUT and self._restart_timer(attempt):
             return
         attempt.stop = reason
-        if attempt.entered:  # a task that is cancelled before its first step never takes it
-            if lets_go:
-                self._by_route[attempt.route].let_go(attempt.assignment.lease.run_id)
+        if attempt.is_started:  # a task cancelled before its first step would never run
+            if detaches:
+                self._by_route[attempt.route].detach(attempt.assignment.lease.run_id)
             attempt.task.cancel()
         if self._group is not None and reason is AttemptStop.TIMEOUT:
-            self._group.create_task(self._watch(attempt))
+            self._group.create_task(self._mark_stuck(attempt))
 
-    def _time_left(self, attempt: WorkerSlot) -> bool:
-        """Wind the timer of an attempt again that has waited for its turn in its runner."""
+    def _restart_timer(self, attempt: WorkerSlot) -> bool:
+        """Restart the timeout of an attempt that had to wait in its runner; false if it is over."""
         lease, timeout = attempt.assignment.lease, attempt.assignment.timeout
-        waited = self._by_route[lease.route].waited(lease.run_id)
+        waited = self._by_route[lease.route].queue_wait(lease.run_id)
         if timeout is None or waited == 0.0:
             return False
         loop = asyncio.get_running_loop()
@@ -368,7 +363,7 @@ class Worker:
         attempt.timer = loop.call_later(left, self._stop, attempt, AttemptStop.TIMEOUT)
         return True
 
-    async def _watch(self, attempt: WorkerSlot) -> None:
+    async def _mark_stuck(self, attempt: WorkerSlot) -> None:
         lease = attempt.assignment.lease
         marked = False
         while not marked:
@@ -379,26 +374,26 @@ class Worker:
             try:
                 await self._store.write(mark_stuck, lease.run_id, lease.epoch)
                 marked = True
-            except Unavailable as fault:
-                log.warning("run.stuck_unrecorded", extra={"error": str(fault)})
+            except Unavailable as error:
+                log.warning("run.mark_stuck_failed", extra={"error": str(error)})
 
-    def signs(self) -> list[AttemptSample]:
-        """Return what can be seen of the attempts that are not kept: their tasks are alive."""
-        then = asyncio.get_running_loop().time() - FRESH
-        old = [attempt for attempt in self._attempts.values() if attempt.started <= then]
-        return [a.sign(self._by_route[a.route]) for a in old if not self._keeps(a.assignment)]
+    def take_samples(self) -> list[AttemptSample]:
+        """Return samples of the attempts that no keeper holds."""
+        newest = asyncio.get_running_loop().time() - MIN_SAMPLE_AGE
+        old = [attempt for attempt in self._attempts.values() if attempt.started <= newest]
+        return [a.sample(self._by_route[a.route]) for a in old if not self._keeps(a.assignment)]
 
     def stop_claiming(self) -> None:
-        """Take nothing new."""
+        """Stop claiming."""
         self._claiming = False
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what is going on, then stop it and give it back; everything ended is settled.
+        """Wait for running attempts, then stop and requeue them; settle everything that has ended.
 
-        What is kept goes on, and is let go at once.
+        Attempts with a keeper keep running, and are detached at once.
         """
         self.stop_claiming()
-        async with self._taking:  # what is being claimed at this moment is drained too
+        async with self._claim_lock:  # runs being claimed right now are drained too
             for attempt in list(self._attempts.values()):
                 if self._keeps(attempt.assignment):
                     self._stop(attempt, AttemptStop.DRAIN)
@@ -409,7 +404,7 @@ class Worker:
                 self._stop(attempt, AttemptStop.DRAIN)
             if late:
                 await asyncio.wait(late, timeout=1.0)
-        for run_id in list(self._behind):
+        for run_id in list(self._waiting):
             self.stop_run(run_id, AttemptStop.DRAIN)
         self.settler.wake()
         while self._ended or self._settling:
@@ -417,25 +412,25 @@ class Worker:
             await self._settled.wait()
 
     def fence(self) -> None:
-        """Stop everything at once; somebody else owns these runs now."""
+        """Stop all attempts at once: their runs belong to somebody else now."""
         for attempt in list(self._attempts.values()):
             self._stop(attempt, AttemptStop.FENCED)
-        self._behind.clear()
+        self._waiting.clear()
         self._ended.clear()
         self._settled.set()
 
     def stop(self) -> None:
-        """End both services."""
+        """Stop both pollers."""
         self.claimer.stop()
         self.settler.stop()
 
 
-CANCELLED = "somebody cancelled it"
+CANCELLED = "it was cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailure:
-    """A run that has failed for good."""
+    """A run that has finally failed."""
 
     run_id: RunId
     task: str
@@ -445,7 +440,7 @@ class RunFailure:
 
     @classmethod
     def of(cls, assignment: Assignment, settlement: Settlement) -> Self:
-        """Return the failure a settlement records."""
+        """Return the failure recorded by a settlement."""
         return cls(
             run_id=settlement.run_id,
             task=assignment.task.name,
@@ -456,18 +451,18 @@ class RunFailure:
 
 
 FailureHook: TypeAlias = Callable[[RunFailure], object]
-"""Called once for each run that failed for good, after that was recorded; may be a coroutine."""
+"""Called once for each run that finally failed, after that was recorded; may be a coroutine."""
 
 
 Ended: TypeAlias = tuple[Assignment, AttemptReport, float]
-"""An attempt that is to be settled, and for how many seconds it worked, if anybody logs that."""
+"""An attempt to be settled, with its duration in seconds if it is logged."""
 
-FRESH = 1.0
-"""How old an attempt is before it is told of: most have ended by then."""
+MIN_SAMPLE_AGE = 1.0
+"""Age from which an attempt is sampled: most have ended by then."""
 
 
 class AttemptStop(StrEnum):
-    """Why an attempt was told to stop."""
+    """Why an attempt is stopped."""
 
     TIMEOUT = "timeout"
     CANCEL = "cancel"
@@ -476,9 +471,18 @@ class AttemptStop(StrEnum):
 
 
 class WorkerSlot:
-    """One attempt that is going on; a plain class, because a busy worker makes very many."""
+    """A running attempt; a plain class for speed, as a busy worker creates very many."""
 
-    __slots__ = ("assignment", "began", "cut", "entered", "started", "stop", "task", "timer")
+    __slots__ = (
+        "assignment",
+        "began",
+        "interrupted",
+        "is_started",
+        "started",
+        "stop",
+        "task",
+        "timer",
+    )
 
     def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
         self.assignment = assignment
@@ -486,44 +490,44 @@ class WorkerSlot:
         self.timer: asyncio.TimerHandle | None = None
         self.stop: AttemptStop | None = None
         self.began = 0.0
-        self.entered = False
-        self.cut = False
-        """Whether its work was cut off, which leaves what is kept going on."""
+        self.is_started = False
+        self.interrupted = False
+        """Whether it was interrupted; an attempt with a keeper keeps running then."""
         self.started = 0.0
 
     @property
     def route(self) -> str:
-        """Which runner it is for."""
+        """The route, which selects its runner."""
         return self.assignment.lease.route
 
-    def took(self, report: AttemptReport, count: float, now: int) -> float:
-        """Return for how many seconds it has worked; what is carried on began in another life."""
-        gone_on, kept = count - self.began, self.assignment.kept
+    def duration(self, report: AttemptReport, monotonic: float, now: int) -> float:
+        """Return its duration in seconds; an adopted attempt started in an earlier process."""
+        seconds, kept = monotonic - self.began, self.assignment.kept
         if kept is not None and kept.started_at:
-            gone_on = (now - kept.started_at) / 1_000_000
-        return max(0.0, gone_on - report.away / 1_000_000)
+            seconds = (now - kept.started_at) / 1_000_000
+        return max(0.0, seconds - report.away / 1_000_000)
 
-    def sign(self, runner: Runner) -> AttemptSample:
-        """Return what can be seen of it: that it is here, and whether it has begun."""
+    def sample(self, runner: Runner) -> AttemptSample:
+        """Return a sample of it."""
         lease = self.assignment.lease
         state = "running" if self.stop is None else "ending"
-        if runner.waited(lease.run_id) is None:
+        if runner.queue_wait(lease.run_id) is None:
             state = "starting"
         return AttemptSample(run_id=lease.run_id, epoch=lease.epoch, state=state)
 
 
-def timed_out(assignment: Assignment) -> Failed:
-    """Return what becomes of an attempt that took too long."""
+def timeout_outcome(assignment: Assignment) -> Failed:
+    """Return the outcome of an attempt that exceeded its timeout."""
     timeout = assignment.timeout
     seconds = 0.0 if timeout is None else timeout.total_seconds()
-    return Failed(code="timeout", message=f"it took longer than its timeout of {seconds:g} s")
+    return Failed(code="timeout", message=f"it exceeded its timeout of {seconds:g} s")
 
 
 def stop_report(reason: AttemptStop | None, assignment: Assignment) -> AttemptReport:
-    """Return the report of an attempt that was told to stop."""
+    """Return the report of a stopped attempt."""
     match reason:
         case AttemptStop.TIMEOUT:
-            return AttemptReport(outcome=timed_out(assignment))
+            return AttemptReport(outcome=timeout_outcome(assignment))
         case AttemptStop.CANCEL:
             return AttemptReport(outcome=Cancelled(reason=CANCELLED))
         case AttemptStop.DRAIN | AttemptStop.FENCED:
@@ -534,7 +538,7 @@ def stop_report(reason: AttemptStop | None, assignment: Assignment) -> AttemptRe
 
 
 def log_settled(assignment: Assignment, report: AttemptReport, took: float) -> None:
-    """Tell of an attempt whose end was recorded."""
+    """Log an attempt whose end was recorded."""
     lease, outcome = assignment.lease, report.outcome
     facts: dict[str, object] = {
         "task": assignment.task.name,
@@ -549,7 +553,7 @@ def log_settled(assignment: Assignment, report: AttemptReport, took: float) -> N
 
 
 def call_hook(group: asyncio.TaskGroup | None, hook: FailureHook, failure: RunFailure) -> None:
-    """Tell somebody of a failure; their own faults are only logged."""
+    """Call a failure hook; its errors are only logged."""
     try:
         answer = hook(failure)
     except Exception:

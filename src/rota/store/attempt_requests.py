@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from rota.errors import Conflict, Fenced
 from rota.faultpoints import reach
 from rota.model.attempt_requests import (
-    MOST_DEFERRED,
-    MOST_DEFERRED_BYTES,
-    MOST_EFFECTS,
-    MOST_SUBTASKS,
+    MAX_DEFERRED,
+    MAX_DEFERRED_BYTES,
+    MAX_EFFECTS,
+    MAX_SUBTASKS,
     AttemptRef,
     DeferredKind,
     DeferredOperation,
@@ -76,9 +76,9 @@ async def _insert(
         message = f"this attempt of run {speaker.run_id} has asked already: end your turn"
         raise Conflict(message)
     for noun, number, most in (
-        ("operations", count + len(new), MOST_DEFERRED),
-        ("bytes", size + sum(len(o.data.encode()) for o in new), MOST_DEFERRED_BYTES),
-        ("subtasks", subtasks + wanted, MOST_SUBTASKS),
+        ("operations", count + len(new), MAX_DEFERRED),
+        ("bytes", size + sum(len(o.data.encode()) for o in new), MAX_DEFERRED_BYTES),
+        ("subtasks", subtasks + wanted, MAX_SUBTASKS),
     ):
         if number > most:
             message = f"run {speaker.run_id} would defer {number} {noun}, at most {most} are kept"
@@ -105,8 +105,8 @@ async def record_effect(
     before = await _effects(tx, speaker, [name])
     if before:
         return before[0]
-    if (await tx.rows("count_effects", run_id=speaker.run_id))[0][0] >= MOST_EFFECTS:
-        message = f"run {speaker.run_id} has had {MOST_EFFECTS} effects, and may have no more"
+    if (await tx.rows("count_effects", run_id=speaker.run_id))[0][0] >= MAX_EFFECTS:
+        message = f"run {speaker.run_id} has had {MAX_EFFECTS} effects, and may have no more"
         raise Conflict(message)
     if delivery is not None:
         await send(tx, [(speaker.run_id, delivery)], now, early=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.model.attempts import AgentSessionRef
 from rota.model.ids import Epoch, RunId, SessionId
 from rota.model.instants import from_micros, maybe_instant
-from rota.model.sessions import LONGEST_SAID, AgentSession, Exchange, SessionFilter, title_of
+from rota.model.sessions import MAX_PROMPT_TEXT, AgentSession, Exchange, SessionFilter, title_of
 from rota.store.transactions import Row, Transaction, one
 
 LAST = (1 << 63) - 1
@@ -125,7 +125,7 @@ async def search_sessions(
         words=f"%{_escaped(words)}%",
         most=most,
         looked=MOST_SEARCHED,
-        longest=LONGEST_SAID,
+        longest=MAX_PROMPT_TEXT,
     )
     return [_as_exchange(row) for row in rows]
 

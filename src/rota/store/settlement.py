@@ -39,7 +39,7 @@ from rota.model.settlement import (
     SettlementExtras,
 )
 from rota.model.tasks import Task
-from rota.model.threads import MOST_PENDING, MOST_PENDING_BYTES
+from rota.model.threads import MAX_PENDING, MAX_PENDING_BYTES
 from rota.store import budgets, notifications, quotas, tasks, workers
 from rota.store.attempt_requests import settle_deferred
 from rota.store.outbox import mail_text
@@ -575,7 +575,7 @@ def _refused(fault: RotaError) -> dict[str, object]:
     return {"ok": False, "error": {"code": fault.code, "message": str(fault)}}
 
 
-NEWEST = 3 * MOST_PENDING
+NEWEST = 3 * MAX_PENDING
 """Among how many of a thread's newest messages a reader is looked for."""
 
 
@@ -596,7 +596,7 @@ async def return_messages(tx: Transaction, moved: Iterable[Settlement]) -> None:
         await tx.run("return_messages", **attempt)
         readers = await tx.rows("queued_reader_runs", thread=thread, most=NEWEST)
         if readers and s.state in FINISHED:
-            room = {"most": MOST_PENDING, "bytes": MOST_PENDING_BYTES}
+            room = {"most": MAX_PENDING, "bytes": MAX_PENDING_BYTES}
             await tx.run("assign_reader_run", thread=thread, reader_run_id=readers[-1][0], **room)
         tx.wake(MESSAGES)
 

@@ -319,7 +319,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 SECONDS = 2.0
 """How long a query may take; then it is stopped, whatever it is doing."""
 MOST_ROWS = 1_000
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """Of the rows as JSON."""
 LONGEST_SQL = 20_000
 MOST_PARAMS = 100

@@ -17,12 +17,12 @@ from rota.model.instants import from_micros, maybe_instant
 from rota.model.runs import OpenRun, RunBatch, RunState
 from rota.model.settlement import Settlement, SettlementExtras
 from rota.model.threads import (
-    MOST_PASSING,
-    MOST_PASSING_BYTES,
-    MOST_PASSING_CHARACTERS,
-    MOST_PENDING,
-    MOST_PENDING_BYTES,
-    MOST_PENDING_CHARACTERS,
+    MAX_PASSING,
+    MAX_PASSING_BYTES,
+    MAX_PASSING_CHARACTERS,
+    MAX_PENDING,
+    MAX_PENDING_BYTES,
+    MAX_PENDING_CHARACTERS,
     MessageFile,
     MessageState,
     NewMessage,
@@ -72,7 +72,7 @@ async def add_message(
     run_id = readers[-1][0] if readers and not full else None
     if run_id is None and reader is not None:
         run_id = (await enqueue_within(tx, [reader], now))[0][0].run_id
-        turned = {"most": MOST_PENDING - 1, "bytes": MOST_PENDING_BYTES - carried}
+        turned = {"most": MAX_PENDING - 1, "bytes": MAX_PENDING_BYTES - carried}
         await tx.run("assign_reader_run", thread=message.thread, reader_run_id=run_id, **turned)
     row = await one(
         tx,
@@ -102,15 +102,15 @@ async def _has_no_room(tx: Transaction, message: NewMessage, carried: int, *, as
     """Whether too much waits in a thread for one more; who asks for a reader is refused then."""
     waits = await tx.rows("count_pending", thread=message.thread)
     count, characters, size = waits[0]
-    many = count >= MOST_PENDING or characters + len(message.body) > MOST_PENDING_CHARACTERS
-    large = size + carried > MOST_PENDING_BYTES
+    many = count >= MAX_PENDING or characters + len(message.body) > MAX_PENDING_CHARACTERS
+    large = size + carried > MAX_PENDING_BYTES
     if asks and many:
         sentence = f"{count} messages wait in {message.thread} to be read: say more afterwards"
         raise Conflict(sentence)
     if asks and large:
         sentence = (
             f"files of {size} bytes wait in {message.thread} to be read, and more than "
-            f"{MOST_PENDING_BYTES} may not: send more afterwards"
+            f"{MAX_PENDING_BYTES} may not: send more afterwards"
         )
         raise Conflict(sentence)
     return bool(many or large)
@@ -134,9 +134,9 @@ async def _keep_files(tx: Transaction, message_id: int, message: NewMessage, *, 
 async def _pass_over(tx: Transaction, thread: str) -> None:
     """Pass over the oldest that ask for nobody, where there are many."""
     room = {
-        "most": MOST_PASSING,
-        "characters": MOST_PASSING_CHARACTERS,
-        "bytes": MOST_PASSING_BYTES,
+        "most": MAX_PASSING,
+        "characters": MAX_PASSING_CHARACTERS,
+        "bytes": MAX_PASSING_BYTES,
     }
     passed = await tx.rows("skip_messages", thread=thread, **room)
     if passed:

@@ -43,12 +43,12 @@ class AgentContract:
     def test_the_environment_is_chosen_by_name(self, agent: Agent, spec: AgentSpec) -> None:
         env = agent.prepare(spec, WORK).command.env
         assert not set(SECRET_NAMES) & set(env)
-        assert not set(SECRET_NAMES) & agent.abilities.variables
+        assert not set(SECRET_NAMES) & agent.capabilities.variables
         assert (env["HOME"], env["ROTA_RUN_ID"]) == ("/home/agent", "7")
         assert env["PATH"]
 
     def test_no_key_is_among_the_words(self, agent: Agent, spec: AgentSpec) -> None:
-        offered = dict.fromkeys(agent.abilities.variables, "a-key")
+        offered = dict.fromkeys(agent.capabilities.variables, "a-key")
         command = agent.prepare(spec, replace(WORK, offered=offered)).command
         assert not any("a-key" in word for word in command.argv)
         assert offered.items() <= command.env.items()
@@ -65,7 +65,7 @@ class AgentContract:
     def test_what_is_not_among_its_abilities_is_refused(
         self, agent: Agent, spec: AgentSpec
     ) -> None:
-        able = agent.abilities
+        able = agent.capabilities
         thinking = (*able.thinking, "high")[0]
         mode = (*able.permission_modes, "plan")[0]
         wanted = {

@@ -21,7 +21,7 @@ from rota.errors import Unavailable
 from rota.model.attempts import ExitReason, ExitRecord
 from rota.model.programs import LimitEnforcement, Program, ResourceLimits
 from rota.ports.executor import ExecutionSpec, Executor, KeeperSpec
-from rota.rules.task_spec import BOUNDS
+from rota.rules.task_spec import LIMIT_FIELDS
 from rota.testing.program_bench import PATIENCE, ProgramBench, ProgramRun
 
 GRACE = 0.3
@@ -154,7 +154,7 @@ class ExecutorContract:
         self, executor: Executor, *, isolated: bool
     ) -> None:
         held = executor.holds(isolated=isolated)
-        assert set(held) <= set(BOUNDS)
+        assert set(held) <= set(LIMIT_FIELDS)
         assert set(held.values()) <= set(LimitEnforcement)
 
     def test_wrapping_decides_alike_and_starts_nothing(self, site: Site, *, isolated: bool) -> None:

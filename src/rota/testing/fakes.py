@@ -106,11 +106,11 @@ class ScriptedRunner:
         """Return the routes it was given."""
         return self._routes
 
-    def waited(self, run_id: int) -> float | None:  # noqa: ARG002
+    def queue_wait(self, run_id: int) -> float | None:  # noqa: ARG002
         """Return zero: every attempt begins at once."""
         return 0.0
 
-    def let_go(self, run_id: int) -> None:
+    def detach(self, run_id: int) -> None:
         """Do nothing: no attempt goes on without this process."""
 
     async def run(self, assignment: Assignment) -> AttemptReport:

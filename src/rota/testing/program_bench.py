@@ -12,19 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from rota.keeper.build import KeeperBinary, build
-from rota.keeper.cleanup import marked, sweep
+from rota.keeper.build import KeeperBinary, build_keeper
+from rota.keeper.cleanup import kill_marked, marked_processes
 from rota.keeper.client import (
     KeeperAlive,
     KeeperEnded,
     KeeperFifo,
     KeeperIdentity,
     KeeperLease,
-    cancel,
     new_identity,
     probe,
     read_spool,
-    start,
+    request_cancel,
+    start_keeper,
 )
 from rota.keeper.linux import children
 from rota.model.attempts import ExitRecord
@@ -72,7 +72,7 @@ class ProgramRun:
                 message = f"{self.identity.name}: not within {seconds} s; {self.look()}"
                 raise TimeoutError(message)
             if poll.poll(LOOK_MILLISECONDS):
-                self.wake.names()
+                self.wake.read_names()
 
     def out(self, stream: str = "out") -> bytes:
         """Return everything a spool holds."""
@@ -84,7 +84,7 @@ class ProgramRun:
 
     def cancel(self, grace: float, epoch: int = 0, reason: str = "test") -> None:
         """Ask for the end."""
-        cancel(self.folder, epoch, grace, reason)
+        request_cancel(self.folder, epoch, grace, reason)
 
     def pids(self) -> tuple[int, int, list[int]]:
         """Return the keeper, the inner process, and its children, once there is a program."""
@@ -111,13 +111,13 @@ class ProgramRun:
         if ended:  # a keeper lives a moment longer than its ending
             with suppress(TimeoutError):
                 self.until(lambda: not self.processes(), LAST_MOMENTS)
-        count = sweep(self.identity.name)
+        count = kill_marked(self.identity.name)
         self.look()  # so that no keeper stays unburied
         return count if ended else 0
 
     def processes(self) -> list[int]:
         """Return the living processes that carry the marker, the keeper's among them."""
-        return marked(self.identity.name)
+        return marked_processes(self.identity.name)
 
 
 def _text(path: Path) -> str:
@@ -141,7 +141,7 @@ class ProgramBench:
         self.left: dict[str, int] = {}
 
     def _program(self, python: str) -> KeeperBinary:
-        program = build(self.home / "cache")
+        program = build_keeper(self.home / "cache")
         return replace(program, python=python) if python else program
 
     def start_spec(
@@ -157,7 +157,7 @@ class ProgramBench:
         """Start a keeper for what an executor has wrapped."""
         run = ProgramRun((home or self.home) / spec.name, new_identity(spec.name), self.wake)
         self.made.append(run)
-        kept = start(
+        kept = start_keeper(
             run.folder,
             spec,
             run.identity,

@@ -1,1 +1,1 @@
-"""Pure, bounded arithmetic from a rule to instants."""
+"""From a schedule's rule to instants: pure functions with bounded cost."""

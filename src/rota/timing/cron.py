@@ -1,4 +1,4 @@
-"""Cron lines: parsed strictly, one canonical spelling."""
+"""Cron lines: strict parsing into one canonical spelling, and their nominal times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from rota.errors import Invalid
 from rota.timing.patterns import LAST_OF_MONTH, WEEK, ClockTimes, DayPattern, DaySet
 
-LONGEST_EXPRESSION = 1_000
+MAX_EXPRESSION = 1_000
 
 MACROS = MappingProxyType(
     {
@@ -27,7 +27,7 @@ MACROS = MappingProxyType(
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIVE, _SIX = 5, 6
-_MOST_OF_A_WEEKDAY = 5
+_MAX_NTH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ _NTH = re.compile(r"([a-z0-9]+?)(?:#([0-9]{1,2})|(l))")
 
 @dataclass(frozen=True, slots=True)
 class CronField:
-    """A parsed field: canonical text, chosen values as a mask, and what a mask cannot say."""
+    """A parsed field: canonical text, selected values as a mask, and what a mask cannot express."""
 
     text: str
     mask: int
@@ -72,13 +72,13 @@ class CronField:
 
     @property
     def star(self) -> bool:
-        """Whether the field begins with a star, which decides how day fields join."""
+        """Whether the field starts with `*`, which decides how the two day fields combine."""
         return self.text.startswith("*")
 
 
 @dataclass(frozen=True, slots=True)
 class CronLine:
-    """A parsed cron line; always six fields, the seconds being 0 when not given."""
+    """A parsed cron line with six fields; the seconds are 0 if not given."""
 
     second: CronField
     minute: CronField
@@ -90,7 +90,7 @@ class CronLine:
 
     @property
     def fields(self) -> tuple[CronField, ...]:
-        """The fields as written, with the seconds only when they were given."""
+        """The fields as written: seconds only if they were given."""
         rest = (self.minute, self.hour, self.monthday, self.month, self.weekday)
         return (self.second, *rest) if self.with_seconds else rest
 
@@ -101,7 +101,7 @@ class CronLine:
 
     @property
     def weekday_mask(self) -> int:
-        """The weekdays with Monday as bit 0; cron counts from Sunday and takes 7 for it too."""
+        """The weekdays with Monday as bit 0; in cron, Sunday is 0 or 7."""
         mask = self.weekday.mask
         sunday = (mask | mask >> WEEK) & 1
         return mask >> 1 & 0b11_1111 | sunday << WEEK - 1
@@ -114,9 +114,9 @@ class CronLine:
 
 @lru_cache(maxsize=4096)
 def parse_cron(expression: str) -> CronLine:
-    """Return a cron line taken apart, or refuse it naming the field at fault."""
-    if len(expression) > LONGEST_EXPRESSION:
-        raise Invalid("cron", expression, f"use at most {LONGEST_EXPRESSION} characters")
+    """Parse a cron line; raise Invalid, which names the wrong field."""
+    if len(expression) > MAX_EXPRESSION:
+        raise Invalid("cron", expression, f"use at most {MAX_EXPRESSION} characters")
     parts = expression.lower().split()
     if len(parts) == 1 and parts[0].startswith("@"):
         parts = _macro(expression.strip()).split()
@@ -230,7 +230,7 @@ def _wrapped(field: Field, bounds: tuple[int, int, int], *, named: bool, text: s
 def _parse_nth(text: str, found: re.Match[str]) -> CronField:
     day = _value(WEEKDAY, found[1], text) % WEEK
     position = LAST_OF_MONTH if found[3] else int(found[2])
-    if not (position == LAST_OF_MONTH or 1 <= position <= _MOST_OF_A_WEEKDAY):
+    if not (position == LAST_OF_MONTH or 1 <= position <= _MAX_NTH):
         raise Invalid("cron", text, "in the day of week field, use #1 to #5, or L for the last one")
     canonical = f"{day}L" if found[3] else f"{day}#{position}"
     return CronField(canonical, 0, nth=frozenset({((day - 1) % WEEK, position)}))

@@ -1,4 +1,7 @@
-"""Rules in English."""
+"""Descriptions of rules in English.
+
+A rule for which no short sentence is exact is shown as it is written.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ if TYPE_CHECKING:
 
     from rota.timing.cron import CronLine
 
-_MOST_EXCLUDED = 6
+_MAX_EXCLUDED = 6
 
 
 def describe(rule: Rule) -> str:
-    """Return a rule as a person would say it, with its zone, bounds, exclusions and quiet times."""
+    """Return a description of a rule with its zone, bounds, exclusions and quiet windows."""
     where = zone(rule.timezone)
     return "; ".join([_core(rule, where), *_remarks(rule, where)])
 
@@ -49,8 +52,8 @@ def _core(rule: Rule, where: ZoneInfo) -> str:
             return _cron(rule)
         case RuleKind.RRULE:
             recurrence = parse_recurrence(rule.expression, where)
-            said = describe_recurrence(recurrence, with_start=rule.anchor is None)
-            return f"{said}, {where.key}"
+            text = describe_recurrence(recurrence, with_start=rule.anchor is None)
+            return f"{text}, {where.key}"
         case RuleKind.CALENDAR:
             return _calendar(rule)
 
@@ -65,18 +68,18 @@ def _wall_time(rule: Rule, where: ZoneInfo) -> datetime:
 
 def _cron(rule: Rule) -> str:
     line = parse_cron(rule.expression)
-    said = describe_cron(line)
-    if said is None:
+    text = describe_cron(line)
+    if text is None:
         return f"cron {rule.expression}, {rule.timezone}"
     # Every few minutes, all day and every day, is the same in all zones.
     anywhere = line.hour.text == "*" and line.expression.endswith(" * * *")
-    return said if anywhere else f"{said}, {rule.timezone}"
+    return text if anywhere else f"{text}, {rule.timezone}"
 
 
 def _calendar(rule: Rule) -> str:
     times, _, weekdays = rule.expression.partition(" ")
     seconds = [parse_clock(text, "times") for text in times.split(",")]
-    if len(seconds) > MOST_TIMES:
+    if len(seconds) > MAX_TIMES:
         return f"calendar {rule.expression}, {rule.timezone}"
     mask = parse_weekdays(weekdays, "weekdays") if weekdays else EVERY_WEEKDAY
     return f"{on_weekdays(mask, f'at {clock_times(seconds)}')}, {rule.timezone}"
@@ -92,16 +95,16 @@ def _remarks(rule: Rule, where: ZoneInfo) -> list[str]:
         remarks.append(f"not on {_excluded(rule.excluded)}")
     if rule.quiet:
         fate = "skipped" if rule.quiet_mode is QuietMode.SKIP else "postponed"
-        remarks.append(f"{fate} while quiet ({joined(rule.quiet)})")
+        remarks.append(f"{fate} while quiet ({join_items(rule.quiet)})")
     if rule.jitter:
         remarks.append(f"up to {format_duration(rule.jitter)} later")
     return remarks
 
 
 def _excluded(excluded: tuple[str, ...]) -> str:
-    if len(excluded) > _MOST_EXCLUDED:
+    if len(excluded) > _MAX_EXCLUDED:
         return f"{len(excluded)} excluded days or ranges"
-    return joined([_excluded_item(item) for item in excluded])
+    return join_items([_excluded_item(item) for item in excluded])
 
 
 def _excluded_item(item: str) -> str:
@@ -116,7 +119,7 @@ def _day(text: str) -> str:
     return calendar_date(datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
-MOST_TIMES = 24
+MAX_TIMES = 24
 MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
@@ -134,44 +137,44 @@ _TEENS = range(11, 14)
 _SUFFIXES = ("th", "st", "nd", "rd")
 
 
-def joined(items: Sequence[str]) -> str:
-    """Return items as a list in a sentence: `a`, `a and b`, `a, b and c`."""
+def join_items(items: Sequence[str]) -> str:
+    """Return items as a list: `a`, `a and b`, `a, b and c`."""
     *head, last = items
     return f"{', '.join(head)} and {last}" if head else last
 
 
-def counted(n: int, unit: str) -> str:
-    """Return how often something comes: `every hour`, `every 2 hours`."""
+def every_count(n: int, unit: str) -> str:
+    """Return a repetition: `every hour`, `every 2 hours`."""
     return f"every {unit}" if n == 1 else f"every {n} {unit}s"
 
 
 def every_length(delta: timedelta) -> str:
-    """Return how often an interval comes, in its largest whole unit."""
+    """Return the repetition of an interval in its largest whole unit."""
     for size, unit in _UNITS:
         if delta % size == timedelta():
-            return counted(delta // size, unit)
+            return every_count(delta // size, unit)
     return f"every {format_duration(delta)}"
 
 
 def ordinal(n: int) -> str:
-    """Return a number with its ending: `1st`, `22nd`, `13th`."""
+    """Return an ordinal number: `1st`, `22nd`, `13th`."""
     last = n % 10
     plain = n % 100 in _TEENS or last >= len(_SUFFIXES)
     return f"{n}{'th' if plain else _SUFFIXES[last]}"
 
 
 def position(n: int) -> str:
-    """Return the place of a weekday in its month as a word."""
+    """Return the position of a weekday in its month as a word."""
     return "last" if n == LAST_OF_MONTH else _POSITIONS[n]
 
 
 def clock_times(seconds: Sequence[int]) -> str:
-    """Return times of day as a list."""
-    return joined([format_clock(second) for second in seconds])
+    """Return a list of times of day."""
+    return join_items([format_clock(second) for second in seconds])
 
 
 def on_weekdays(mask: int, when: str) -> str:
-    """Return "at 09:00" or the like bound to weekdays, as one says it."""
+    """Return a time such as "at 09:00" with its weekdays."""
     if mask == EVERY_WEEKDAY:
         return f"every day {when}"
     if mask in {WORKDAYS, WEEKEND}:
@@ -183,7 +186,7 @@ def on_weekdays(mask: int, when: str) -> str:
 
 
 def during_weekdays(mask: int, pace: str) -> str:
-    """Return "every 15 minutes" or the like bound to weekdays, as one says it."""
+    """Return a repetition such as "every 15 minutes" with its weekdays."""
     if mask == EVERY_WEEKDAY:
         return pace
     if mask in {WORKDAYS, WEEKEND}:
@@ -219,8 +222,8 @@ _HOURS, _MINUTES = 24, 60
 
 
 def describe_cron(line: CronLine) -> str | None:
-    """Return what a cron line says, or None when no short sentence is exact."""
-    often, times = _often(line), _cron_times(line)
+    """Return the description of a cron line, or None if no short sentence is exact."""
+    often, times = _pace_of_line(line), _cron_times(line)
     when = often or times
     if when is None:
         return None
@@ -228,32 +231,32 @@ def describe_cron(line: CronLine) -> str | None:
     every_month = line.month.mask == EVERY_MONTH
     if line.monthday.text == "*" and not line.weekday.nth:
         mask = line.weekday_mask
-        said = on_weekdays(mask, when) if often is None else during_weekdays(mask, when)
-        return said if every_month else f"{said} in {joined(months)}"
+        text = on_weekdays(mask, when) if often is None else during_weekdays(mask, when)
+        return text if every_month else f"{text} in {join_items(months)}"
     day = _cron_day_of_month(line)
     if day is None:
         return None
-    within = "the month" if every_month else joined(months)
+    within = "the month" if every_month else join_items(months)
     return f"{when} on {day} of {within}" if often else f"on {day} of {within} {when}"
 
 
-def _often(line: CronLine) -> str | None:
-    """Return how often a line comes within the day, if it does so evenly."""
+def _pace_of_line(line: CronLine) -> str | None:
+    """Return how often a line fires within the day, if the intervals are even."""
     second, minute, hour = line.second.text, line.minute.text, line.hour.text
     if line.with_seconds and second != "0":
         pace = _pace(second, _MINUTES, "second")
         return pace if (minute, hour) == ("*", "*") else None
     pace = _pace(minute, _MINUTES, "minute")
     if pace is not None:
-        return _through(line, pace)
+        return _during_hours(line, pace)
     if minute != "0":
         return f"every hour at {int(minute)} past" if minute.isdigit() and hour == "*" else None
     pace = _pace(hour, _HOURS, "hour")
-    return pace or _through(line, "every hour")
+    return pace or _during_hours(line, "every hour")
 
 
-def _through(line: CronLine, pace: str) -> str | None:
-    """Return a pace held through all hours, or through one stretch of them."""
+def _during_hours(line: CronLine, pace: str) -> str | None:
+    """Return a repetition for all hours, or for one range of hours."""
     if line.hour.text == "*":
         return pace
     span = _SPAN.fullmatch(line.hour.text)
@@ -265,31 +268,31 @@ def _through(line: CronLine, pace: str) -> str | None:
 
 def _pace(text: str, size: int, unit: str) -> str | None:
     if text == "*":
-        return counted(1, unit)
+        return every_count(1, unit)
     step = _STEP.fullmatch(text)
     if step is None or size % int(step[1]):
         return None
-    return counted(int(step[1]), unit)
+    return every_count(int(step[1]), unit)
 
 
 def _cron_times(line: CronLine) -> str | None:
-    """Return the times of day a line names one by one."""
+    """Return the times of day of a line that lists them."""
     fields = (line.hour, line.minute, line.second)
     if not all(_LISTED.fullmatch(field.text) for field in fields):
         return None
     hours, minutes, seconds = (_bits(field.mask) for field in fields)
     times = [h * 3600 + m * 60 + s for h in hours for m in minutes for s in seconds]
-    return f"at {clock_times(times)}" if len(times) <= MOST_TIMES else None
+    return f"at {clock_times(times)}" if len(times) <= MAX_TIMES else None
 
 
 def _cron_day_of_month(line: CronLine) -> str | None:
-    """Return the days of the month a line names one by one, or by a place in it."""
+    """Return the days of the month that a line lists, or their positions in it."""
     if line.monthday.text == "*":
         if line.weekday.mask:
             return None
         places = sorted(line.weekday.nth, key=lambda nth: (nth[1] < 0, nth[1], nth[0]))
         names = [f"{position(n)} {WEEKDAY_NAMES[day].capitalize()}" for day, n in places]
-        return f"the {joined(names)}"
+        return f"the {join_items(names)}"
     if line.weekday_mask != EVERY_WEEKDAY or not line.weekday.star:
         return None
     if not (line.monthday.last or _LISTED.fullmatch(line.monthday.text)):
@@ -297,7 +300,7 @@ def _cron_day_of_month(line: CronLine) -> str | None:
     if not all(part == "L" or part.isdigit() for part in line.monthday.text.split(",")):
         return None
     days = [ordinal(day) for day in _bits(line.monthday.mask)]
-    return f"the {joined([*days, 'last day'] if line.monthday.last else days)}"
+    return f"the {join_items([*days, 'last day'] if line.monthday.last else days)}"
 
 
 def _bits(mask: int) -> list[int]:
@@ -305,29 +308,29 @@ def _bits(mask: int) -> list[int]:
 
 
 _FREQUENCY_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
-_MOST_PLACES = 5
+_MAX_POSITION = 5
 
 
 def describe_recurrence(rule: Recurrence, *, with_start: bool) -> str:
-    """Return what a recurrence says; its own text, exactly, when no short sentence does."""
-    said = _plain(rule) or f"rrule {';'.join(f'{k}={v}' for k, v in rule.parts)}"
+    """Return the description of a recurrence, or its text if no short sentence is exact."""
+    text = _plain(rule) or f"rrule {';'.join(f'{k}={v}' for k, v in rule.parts)}"
     if with_start:
-        said += f", from {nominal_date(rule.dtstart)}"
+        text += f", from {nominal_date(rule.dtstart)}"
     if rule.count:
-        said += ", once" if rule.count == 1 else f", {rule.count} times"
+        text += ", once" if rule.count == 1 else f", {rule.count} times"
     if rule.until is not None:
-        said += f", until {nominal_date(rule.until)}"
+        text += f", until {nominal_date(rule.until)}"
     if rule.rdates:
-        said += f", plus {_count_of_times(len(rule.rdates))}"
+        text += f", plus {_count_of_times(len(rule.rdates))}"
     if rule.exdates:
-        said += f", less {_count_of_times(len(rule.exdates))}"
-    return said
+        text += f", less {_count_of_times(len(rule.exdates))}"
+    return text
 
 
 def _plain(rule: Recurrence) -> str | None:
     if rule.byweekno or rule.byyearday or rule.bysetpos:
         return None
-    pace = counted(rule.interval, _FREQUENCY_UNITS[rule.freq])
+    pace = every_count(rule.interval, _FREQUENCY_UNITS[rule.freq])
     if rule.elapsed:
         by_parts = rule.bymonth or rule.bymonthday or rule.byday or rule.byhour
         return None if by_parts or rule.byminute or rule.bysecond else pace
@@ -349,22 +352,22 @@ def _days(rule: Recurrence) -> str | None:
 
 def _weekdays(rule: Recurrence) -> str:
     days = [day for day, _ in rule.byday] or [instant(rule.dtstart).weekday()]
-    return f"on {joined([WEEKDAYS[day] for day in days])}"
+    return f"on {join_items([WEEKDAYS[day] for day in days])}"
 
 
 def _rrule_day_of_month(rule: Recurrence) -> str | None:
     if rule.byday and rule.bymonthday:
         return None
     if rule.byday:
-        if not all(n == LAST_OF_MONTH or 0 < n <= _MOST_PLACES for _, n in rule.byday):
+        if not all(n == LAST_OF_MONTH or 0 < n <= _MAX_POSITION for _, n in rule.byday):
             return None
         names = [f"{position(n)} {WEEKDAY_NAMES[day].capitalize()}" for day, n in rule.byday]
-        return f"on the {joined(names)}"
+        return f"on the {join_items(names)}"
     days = rule.bymonthday or (instant(rule.dtstart).day,)
     if any(day < LAST_OF_MONTH for day in days):
         return None
     names = [ordinal(day) for day in days if day > 0]
-    return f"on the {joined([*names, 'last day'] if LAST_OF_MONTH in days else names)}"
+    return f"on the {join_items([*names, 'last day'] if LAST_OF_MONTH in days else names)}"
 
 
 def _day_of_year(rule: Recurrence) -> str | None:
@@ -392,7 +395,7 @@ def _clock(rule: Recurrence) -> str | None:
         for minute in rule.byminute or (clock // 60 % 60,)
         for second in rule.bysecond or (clock % 60,)
     ]
-    return f"at {clock_times(times)}" if len(times) <= MOST_TIMES else None
+    return f"at {clock_times(times)}" if len(times) <= MAX_TIMES else None
 
 
 def _count_of_times(n: int) -> str:

@@ -1,4 +1,4 @@
-"""Durations as people and other systems write them."""
+"""Durations: parsed from the notations of people and ISO 8601, and formatted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from rota.errors import Invalid
 
-LONGEST = timedelta(days=36_525)
-"""A hundred years; whatever is longer is a typing error or an attack."""
+MAX_DURATION = timedelta(days=36_525)
+"""A hundred years; longer values are taken for errors."""
 
-LONGEST_TEXT = 100
+MAX_TEXT = 100
 ADVICE = 'write a length of time such as "30s", "10m", "1h30m", "1d" or "PT10M"'
 
 _SECOND = 1_000_000
@@ -36,7 +36,7 @@ _UNITS = MappingProxyType(
     }
 )
 _AMOUNT = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
-TOO_LONG = re.compile(r"(?<![0-9.])[1-9][0-9]{15}")
+TOO_MANY_DIGITS = re.compile(r"(?<![0-9.])[1-9][0-9]{15}")
 AT_MOST = "use at most 100 years"
 _PART = re.compile(rf"({_AMOUNT})\s*([a-z]+)(?:\s*,\s*|\s+and\s+|\s*)")
 _ISO = re.compile(
@@ -46,42 +46,42 @@ _ISO = re.compile(
 
 
 def parse_duration(text: str, *, field: str = "duration") -> timedelta:
-    """Return the length a text names, above zero and at most a hundred years."""
-    if len(text) > LONGEST_TEXT:
+    """Parse a duration, above zero and at most a hundred years."""
+    if len(text) > MAX_TEXT:
         raise Invalid(field, text, ADVICE)
-    plain = text.strip().lower()
-    if TOO_LONG.search(plain):
+    lowered = text.strip().lower()
+    if TOO_MANY_DIGITS.search(lowered):
         raise Invalid(field, text, AT_MOST)
-    total = _iso_parts(plain) if plain.startswith("p") else _worded_parts(plain)
+    total = _iso_parts(lowered) if lowered.startswith("p") else _worded_parts(lowered)
     if total is None:
         raise Invalid(field, text, ADVICE)
     microseconds = int(total.to_integral_value(ROUND_HALF_EVEN))
-    if microseconds > LONGEST / timedelta(microseconds=1):
+    if microseconds > MAX_DURATION / timedelta(microseconds=1):
         raise Invalid(field, text, AT_MOST)
     return check_duration(timedelta(microseconds=microseconds), field=field, shown=text)
 
 
 def check_duration(delta: timedelta, *, field: str, shown: str = "") -> timedelta:
-    """Return a length unchanged if it is above zero and at most a hundred years."""
+    """Return a duration unchanged; raise Invalid unless it is above zero and at most 100 years."""
     if delta <= timedelta():
         raise Invalid(field, shown or str(delta), "use a length of time above zero")
-    if delta > LONGEST:
+    if delta > MAX_DURATION:
         raise Invalid(field, shown or str(delta), AT_MOST)
     return delta
 
 
 def from_milliseconds(n: int) -> timedelta:
-    """Return the length of so many milliseconds, as some systems store intervals."""
-    return _counted(n, timedelta(milliseconds=1), "milliseconds")
+    """Return a number of milliseconds as a duration, within the limits."""
+    return _multiple(n, timedelta(milliseconds=1), "milliseconds")
 
 
 def from_minutes(n: int) -> timedelta:
-    """Return the length of so many minutes, as some systems store intervals."""
-    return _counted(n, timedelta(minutes=1), "minutes")
+    """Return a number of minutes as a duration, within the limits."""
+    return _multiple(n, timedelta(minutes=1), "minutes")
 
 
 def format_duration(delta: timedelta) -> str:
-    """Return a length as people read it, largest unit first: `1h 30m`, `45s`, `1.5s`."""
+    """Format a duration for people, largest unit first: `1h 30m`, `45s`, `1.5s`."""
     sign = "-" if delta < timedelta() else ""
     days, hours, minutes, rest = _split(abs(delta))
     parts = [f"{n}{unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n]
@@ -91,7 +91,7 @@ def format_duration(delta: timedelta) -> str:
 
 
 def iso_duration(delta: timedelta) -> str:
-    """Return the one ISO 8601 spelling Rota stores for a length."""
+    """Format a duration in the canonical ISO 8601 notation that Rota stores."""
     sign = "-" if delta < timedelta() else ""
     days, hours, minutes, rest = _split(abs(delta))
     clock = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
@@ -126,8 +126,8 @@ def _iso_parts(text: str) -> Decimal | None:
     )
 
 
-def _counted(n: int, unit: timedelta, field: str) -> timedelta:
-    if n > LONGEST // unit:
+def _multiple(n: int, unit: timedelta, field: str) -> timedelta:
+    if n > MAX_DURATION // unit:
         raise Invalid(field, n, AT_MOST)
     if n <= 0:
         raise Invalid(field, n, "use a number above zero")

@@ -1,7 +1,7 @@
-"""Rules from English, such as "weekdays at 9".
+"""Rules from English phrases, such as "weekdays at 9".
 
-It reads what has one meaning and refuses the rest, telling what to write instead. Nothing is
-guessed: a bare "30m" could be "in 30m" or "every 30m", so it is neither.
+Only phrases with one meaning are accepted; the error for others says what to write instead. A bare
+"30m" could mean "in 30m" or "every 30m", so it is rejected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rota.model.schedules import Rule
 
 FIELD = "when"
-LONGEST_TEXT = 1_000
+MAX_TEXT = 1_000
 EXAMPLES = (
     '"every weekday at 7:00", "every 30 minutes", "tomorrow at 9:00", "in 20 minutes", '
     'or a cron line such as "0 7 * * 1-5"'
@@ -52,25 +52,25 @@ _TIMELESS = frozenset({"weekly", "monthly", "week", "month", "yearly", "year", "
 
 
 def read(text: str, *, now: datetime, timezone: str = "UTC") -> Rule:
-    """Return the rule a phrase means in a zone, or refuse it with what to write instead."""
-    if len(text) > LONGEST_TEXT:
-        raise Invalid(FIELD, text, f"use at most {LONGEST_TEXT} characters")
+    """Return the rule for a phrase in a zone; the error says what to write instead."""
+    if len(text) > MAX_TEXT:
+        raise Invalid(FIELD, text, f"use at most {MAX_TEXT} characters")
     return _Reader(text, as_utc(now, "now"), zone(timezone)).read()
 
 
 class _Reader:
-    """One phrase, the instant it was said, and the zone it is meant in."""
+    """A parser of one phrase, relative to an instant in a zone."""
 
     def __init__(self, text: str, now: datetime, where: ZoneInfo) -> None:
         self._text = text
         self._now = now
         self._zone = where
-        self._wall = now.astimezone(where).replace(tzinfo=UTC, fold=0)
-        self._said = " ".join(text.lower().split()).rstrip(".!;, ")
+        self._local_now = now.astimezone(where).replace(tzinfo=UTC, fold=0)
+        self._phrase = " ".join(text.lower().split()).rstrip(".!;, ")
 
     def read(self) -> Rule:
-        """Try the readings one by one; at most one of them fits."""
-        if not self._said:
+        """Try each grammar in turn; at most one matches."""
+        if not self._phrase:
             raise self._refusal(f"say when, for example {EXAMPLES}")
         for reading in (self._formal, self._recurring, self._single):
             rule = reading()
@@ -81,18 +81,18 @@ class _Reader:
 
     def _formal(self) -> Rule | None:
         """Read a cron line or an RFC 5545 text."""
-        if "freq=" in self._said:
+        if "freq=" in self._phrase:
             return self._rrule(self._text, self._now)
-        words = self._said.split(" ")
-        starry = self._said[0] in "*@" or (self._said[0].isdigit() and "*" in self._said)
+        words = self._phrase.split(" ")
+        starry = self._phrase[0] in "*@" or (self._phrase[0].isdigit() and "*" in self._phrase)
         fields = len(words) in _CRON_SIZES and all(map(_CRON.fullmatch, words))
-        if self._said in MACROS or (fields and (starry or words[0].isdigit())):
+        if self._phrase in MACROS or (fields and (starry or words[0].isdigit())):
             return rule_builders.cron(self._text, timezone=self._zone.key)
         return None
 
     def _recurring(self) -> Rule | None:
-        every = _EVERY.match(self._said)
-        phrase = self._said[every.end() :] if every else self._said
+        every = _EVERY.match(self._phrase)
+        phrase = self._phrase[every.end() :] if every else self._phrase
         if phrase == "hourly":
             return rule_builders.cron("@hourly", timezone=self._zone.key)
         head, times = split_times(phrase)
@@ -147,9 +147,9 @@ class _Reader:
         )
 
     def _untimed(self, example: str) -> Invalid:
-        _, at, said = self._said.rpartition(" at ")
+        _, at, words = self._phrase.rpartition(" at ")
         if at:
-            return self._refusal(f'"{said}" is no time of day; write for example "{example}"')
+            return self._refusal(f'"{words}" is no time of day; write for example "{example}"')
         return self._refusal(f'add a time of day, for example "{example}"')
 
     def _several(self, several: re.Match[str], times: list[int]) -> Rule:
@@ -165,7 +165,7 @@ class _Reader:
         if mask:
             parts += f";BYDAY={','.join(c for n, c in enumerate(CODES) if mask >> n & 1)}"
         parts += f";BYHOUR={hour};BYMINUTE={rest // 60};BYSECOND={rest % 60}"
-        # Count from the first time to come: nobody means "starting the week after next".
+        # Count from the first occurrence: otherwise it could start the week after next.
         soonest = self._rrule(parts.format(1), self._now)
         first = timetable(soonest).next(self._now)
         return self._rrule(parts.format(several[1]), first.at if first else self._now)
@@ -188,31 +188,31 @@ class _Reader:
         return rule_builders.cron(expression, timezone=self._zone.key)
 
     def _single(self) -> Rule | None:
-        if self._said.startswith("in "):
-            return self._later(self._said.removeprefix("in "))
-        if self._said.startswith("at "):
-            return self._next_time(self._said.removeprefix("at "))
-        head, times = split_times(self._said)
-        if _ISO_DATE.match(self._said):
+        if self._phrase.startswith("in "):
+            return self._later(self._phrase.removeprefix("in "))
+        if self._phrase.startswith("at "):
+            return self._next_time(self._phrase.removeprefix("at "))
+        head, times = split_times(self._phrase)
+        if _ISO_DATE.match(self._phrase):
             return self._dated(head, times)
         day = self._day(head.removeprefix("on ").removesuffix(","))
         if day is None:
             return None
         if not times or len(times) > 1:
             raise self._refusal('add one time of day, for example "at 9:00"')
-        moment = _midnight(self._wall) + timedelta(days=day, seconds=times[0])
-        if head.removeprefix("on ") in {"today", "tomorrow"} or moment > self._wall:
+        moment = _midnight(self._local_now) + timedelta(days=day, seconds=times[0])
+        if head.removeprefix("on ") in {"today", "tomorrow"} or moment > self._local_now:
             return self._once(format_wall(moment))
         return self._once(format_wall(moment + timedelta(days=WEEK)))
 
     def _day(self, head: str) -> int | None:
-        """Return how many days ahead a named day lies."""
+        """Return how many days ahead a day is."""
         if head in {"today", "tomorrow"}:
             return int(head == "tomorrow")
         weekday = parse_weekday(head.removeprefix("next ").removeprefix("this "))
         if weekday is None:
             return None
-        ahead = (weekday - self._wall.weekday()) % WEEK
+        ahead = (weekday - self._local_now.weekday()) % WEEK
         return ahead or (WEEK if head.startswith("next ") else 0)
 
     def _later(self, length: str) -> Rule:
@@ -227,8 +227,8 @@ class _Reader:
             raise self._refusal(
                 'write one time such as "at 18:30" for once, or "every day at 18:30"'
             )
-        moment = _midnight(self._wall) + timedelta(seconds=times[0])
-        if moment <= self._wall:
+        moment = _midnight(self._local_now) + timedelta(seconds=times[0])
+        if moment <= self._local_now:
             moment += timedelta(days=1)
         return self._once(format_wall(moment))
 
@@ -241,10 +241,12 @@ class _Reader:
         return rule_builders.once(at, now=self._now, timezone=self._zone.key)
 
     def _refuse_ambiguous(self) -> None:
-        if parse_times(self._said) and not self._said.isdigit():
-            raise self._refusal(f'write "at {self._said}" for once, or "every day at {self._said}"')
-        if re.fullmatch(r"p?t?[0-9][0-9a-z. ]*[a-z]", self._said):
-            raise self._refusal(f'write "in {self._said}" for once, or "every {self._said}"')
+        if parse_times(self._phrase) and not self._phrase.isdigit():
+            raise self._refusal(
+                f'write "at {self._phrase}" for once, or "every day at {self._phrase}"'
+            )
+        if re.fullmatch(r"p?t?[0-9][0-9a-z. ]*[a-z]", self._phrase):
+            raise self._refusal(f'write "in {self._phrase}" for once, or "every {self._phrase}"')
 
     def _refusal(self, advice: str) -> Invalid:
         return Invalid(FIELD, self._text, advice)
@@ -279,20 +281,21 @@ _GROUPS = MappingProxyType(
 _POSITIONS = MappingProxyType(
     {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last": -1}
 )
-_MOST_DAYS = 31
+_MAX_MONTHDAY = 31
 
 
 def parse_times(text: str) -> list[int] | None:
-    """Return a list of times as seconds of the day, or None if one of them is none."""
+    """Return times as seconds of the day, or None if one of them is not a time."""
     found = [_time(item) for item in _SEPARATOR.split(text.strip())]
     times = [time for time in found if time is not None]
     return times if len(times) == len(found) else None
 
 
 def split_times(text: str) -> tuple[str, list[int] | None]:
-    """Return what stands before the times of a phrase, and the times.
+    """Split a phrase into the part before its times, and the times.
 
-    After "at" any time will do; without it only what cannot be anything else (17:00, 5pm, noon).
+    After "at" any time is accepted; without it only what cannot mean anything else (17:00, 5pm,
+    noon).
     """
     head, at, tail = (" " + text).rpartition(" at ")
     if at:
@@ -307,7 +310,7 @@ def split_times(text: str) -> tuple[str, list[int] | None]:
 
 
 def parse_days(text: str) -> int | None:
-    """Return a list of weekdays as a mask, bit 0 being Monday, or None if it is none."""
+    """Return weekdays as a mask, bit 0 being Monday, or None if one of them is not a weekday."""
     mask = 0
     for item in _SEPARATOR.split(text):
         found = _days(item.strip())
@@ -318,7 +321,7 @@ def parse_days(text: str) -> int | None:
 
 
 def parse_weekday(text: str) -> int | None:
-    """Return a single weekday, Monday being 0, also in the plural."""
+    """Return the number of a weekday, Monday being 0; plurals are accepted."""
     found = WEEKDAY_NUMBERS.get(text)
     return found if found is not None else WEEKDAY_NUMBERS.get(text.removesuffix("s"))
 
@@ -342,7 +345,7 @@ def _place(word: str) -> int | None:
     found = _DATE.fullmatch(word)
     if found is None:
         return _POSITIONS.get(word)
-    return int(found[1]) if 1 <= int(found[1]) <= _MOST_DAYS else None
+    return int(found[1]) if 1 <= int(found[1]) <= _MAX_MONTHDAY else None
 
 
 def _time(text: str) -> int | None:

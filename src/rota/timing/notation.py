@@ -1,4 +1,4 @@
-"""Clock times, weekdays, dates and moments: parsed and formatted."""
+"""Parse and format clock times, weekdays, dates and moments."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ WORKDAYS, WEEKEND = 0b001_1111, 0b110_0000
 WEEKDAY_GROUPS = MappingProxyType({"weekdays": WORKDAYS, "weekends": WEEKEND})
 WEEKDAY_ADVICE = "name weekdays as mon to sun, single (mon), listed (mon,wed) or as mon-fri"
 
-MOST_ENTRIES = 1_000
-LONGEST_ENTRY = 1_000
+MAX_ENTRIES = 1_000
+MAX_ENTRY = 1_000
 _SHORT_RUN = 2
 
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
@@ -37,19 +37,19 @@ _MOMENT = re.compile(
 )
 
 
-def entries(value: Sequence[str] | str, field: str, separator: str = ",") -> list[str]:
-    """Return a list of texts, trimmed; a single text is split at its separators."""
+def split_entries(value: Sequence[str] | str, field: str, separator: str = ",") -> list[str]:
+    """Return a list of trimmed texts; a single text is split at its separators."""
     if isinstance(value, str):
-        if len(value) > MOST_ENTRIES * LONGEST_ENTRY // 10:
-            raise Invalid(field, value, f"use at most {MOST_ENTRIES} entries")
+        if len(value) > MAX_ENTRIES * MAX_ENTRY // 10:
+            raise Invalid(field, value, f"use at most {MAX_ENTRIES} entries")
         value = value.split(separator) if value.strip() else []
-    if len(value) > MOST_ENTRIES:
-        raise Invalid(field, f"{len(value)} entries", f"use at most {MOST_ENTRIES}")
+    if len(value) > MAX_ENTRIES:
+        raise Invalid(field, f"{len(value)} entries", f"use at most {MAX_ENTRIES}")
     return [_entry(item, field) for item in value]
 
 
 def parse_clock(text: str, field: str, *, end_of_day: bool = False) -> int:
-    """Return HH:MM or HH:MM:SS as a second of the day; 24:00 only where a day may end."""
+    """Parse HH:MM or HH:MM:SS as a second of the day; 24:00 only if `end_of_day`."""
     found = _CLOCK.fullmatch(text.strip())
     if found:
         hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
@@ -60,14 +60,14 @@ def parse_clock(text: str, field: str, *, end_of_day: bool = False) -> int:
 
 
 def format_clock(count: int) -> str:
-    """Return a second of the day as HH:MM, with seconds only when there are any."""
+    """Format a second of the day as HH:MM, or HH:MM:SS if it has seconds."""
     hour, rest = divmod(count, 3600)
     minute, second = divmod(rest, 60)
     return f"{hour:02}:{minute:02}:{second:02}" if second else f"{hour:02}:{minute:02}"
 
 
 def parse_weekdays(text: str, field: str) -> int:
-    """Return a list of weekdays and ranges as a mask, bit 0 being Monday."""
+    """Parse weekdays and ranges of them as a mask, bit 0 being Monday."""
     mask = 0
     for item in text.lower().split(","):
         word = item.strip()
@@ -85,7 +85,7 @@ def parse_weekdays(text: str, field: str) -> int:
 
 
 def format_weekdays(mask: int) -> str:
-    """Return a mask of weekdays as text: `mon-fri`, `sat,sun`, `mon,wed`."""
+    """Format a mask of weekdays: `mon-fri`, `sat,sun`, `mon,wed`."""
     runs: list[list[int]] = []
     for day in range(WEEK):
         if mask >> day & 1:
@@ -102,7 +102,7 @@ def format_weekdays(mask: int) -> str:
 
 
 def parse_date(text: str, field: str) -> date:
-    """Return the calendar day of a YYYY-MM-DD."""
+    """Parse a YYYY-MM-DD."""
     plain = text.strip()
     if not _DATE.fullmatch(plain):
         raise Invalid(field, text, "write a date as YYYY-MM-DD")
@@ -118,7 +118,7 @@ def parse_date(text: str, field: str) -> date:
 def parse_moment(value: str | datetime, field: str) -> tuple[datetime, bool]:
     """Return a moment and whether it is absolute.
 
-    An absolute one is an instant in UTC; any other is a wall time not yet placed in a zone.
+    An absolute moment is an instant in UTC; otherwise it is a wall time without a zone.
     """
     moment = _moment_of_text(value, field) if isinstance(value, str) else value
     if moment.tzinfo is not None:
@@ -130,35 +130,35 @@ def parse_moment(value: str | datetime, field: str) -> tuple[datetime, bool]:
 
 
 def instant_in(value: str | datetime, zone: ZoneInfo, field: str) -> datetime:
-    """Return a moment as an instant, reading a wall time in a zone (its first pass, if two)."""
+    """Return a moment as an instant; a wall time is in `zone`, in its first pass if it repeats."""
     moment, absolute = parse_moment(value, field)
     return moment if absolute else moment.replace(tzinfo=zone).astimezone(UTC)
 
 
 def format_wall(wall: datetime) -> str:
-    """Return an unplaced wall time as ISO text, with seconds only when there are any."""
+    """Format a wall time as ISO text, with seconds only if it has any."""
     text = wall.replace(tzinfo=None).isoformat()
     return text.removesuffix(":00") if seconds(wall) % 60 == 0 and not wall.microsecond else text
 
 
 def format_instant(moment: datetime) -> str:
-    """Return an instant as ISO text in UTC."""
+    """Format an instant as ISO text in UTC."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def every_weekday(mask: int) -> bool:
-    """Return whether a mask of weekdays restricts nothing."""
+def is_every_weekday(mask: int) -> bool:
+    """Whether a mask holds all weekdays."""
     return mask == EVERY_WEEKDAY
 
 
 def _entry(item: str, field: str) -> str:
-    if len(item) > LONGEST_ENTRY:
-        raise Invalid(field, item, f"use at most {LONGEST_ENTRY} characters")
+    if len(item) > MAX_ENTRY:
+        raise Invalid(field, item, f"use at most {MAX_ENTRY} characters")
     return item.strip()
 
 
 def _moment_of_text(text: str, field: str) -> datetime:
-    plain = text.strip() if len(text) <= LONGEST_ENTRY else ""
+    plain = text.strip() if len(text) <= MAX_ENTRY else ""
     if _DATE.fullmatch(plain):
         raise Invalid(field, text, "add a time of day, for example T09:00")
     found = _MOMENT.fullmatch(plain)

@@ -1,4 +1,4 @@
-"""Options of every rule: zone, gaps and folds, bounds, exclusions, jitter."""
+"""Options that all rules share: zone, gaps and folds, bounds, exclusions, quiet windows, jitter."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rota.model.schedules import Fold, Gap, QuietMode, Rule, RuleKind
 from rota.timing.durations import check_duration, parse_duration
 from rota.timing.notation import (
     WEEKDAY_ADVICE,
-    entries,
-    every_weekday,
     format_clock,
     format_weekdays,
     instant_in,
+    is_every_weekday,
     parse_clock,
     parse_date,
     parse_weekdays,
+    split_entries,
 )
 from rota.timing.patterns import WEEK, Exclusions, weekday_of
-from rota.timing.zones import DAY, wall_of, zone
+from rota.timing.zones import DAY, zone, zone_clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from rota.timing.zones import ZoneClock
 
-LONGEST_JITTER = timedelta(days=7)
-MOST_WINDOWS = 100
+MAX_JITTER = timedelta(days=7)
+MAX_WINDOWS = 100
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class RuleOptions(TypedDict, total=False):
-    """The options common to all kinds of rules, as callers may write them."""
+    """The options of a rule as callers may write them."""
 
     timezone: str
     gap: Gap | str
@@ -56,7 +56,7 @@ def build(
     anchor: datetime | None = None,
     **options: Unpack[RuleOptions],
 ) -> Rule:
-    """Return a rule with every option checked and in canonical form."""
+    """Return a rule with every option validated and in canonical form."""
     where = zone(options.get("timezone", "UTC"))
     starts_at = _bound(options.get("starts_at"), where, "starts_at")
     ends_at = _bound(options.get("ends_at"), where, "ends_at")
@@ -79,15 +79,15 @@ def build(
 
 
 def choice(kind: type[_Choice], value: _Choice | str, field: str) -> _Choice:
-    """Return a member of a closed set by its text, or refuse it listing the set."""
+    """Return the member of an enum for a text; the error lists all members."""
     try:
         return kind(str(value).strip().lower())
     except ValueError:
         raise Invalid(field, value, f"use one of {', '.join(kind)}") from None
 
 
-def exclusions_of(excluded: tuple[str, ...]) -> Exclusions | None:
-    """Return the excluded days of a rule, or None when it excludes none."""
+def compile_exclusions(excluded: tuple[str, ...]) -> Exclusions | None:
+    """Return the excluded days of a rule, or None if there are none."""
     if not excluded:
         return None
     weekdays, ranges = 0, list[tuple[date, date]]()
@@ -99,12 +99,12 @@ def exclusions_of(excluded: tuple[str, ...]) -> Exclusions | None:
     return Exclusions(weekdays, tuple(ranges))
 
 
-def quiet_of(quiet: tuple[str, ...], where: ZoneInfo) -> QuietWindows | None:
-    """Return the quiet windows of a rule, or None when it has none."""
+def compile_quiet_windows(quiet: tuple[str, ...], where: ZoneInfo) -> QuietWindows | None:
+    """Return the quiet windows of a rule, or None if there are none."""
     if not quiet:
         return None
     windows = [window for text in quiet for window in _windows(text)]
-    return QuietWindows(wall_of(where), tuple(windows))
+    return QuietWindows(zone_clock(where), tuple(windows))
 
 
 def _bound(value: datetime | str | None, where: ZoneInfo, field: str) -> datetime | None:
@@ -119,14 +119,14 @@ def _jitter(value: timedelta | str | None) -> timedelta:
             return timedelta()
         value = parse_duration(value, field="jitter")
     delta = check_duration(value, field="jitter")
-    if not timedelta(milliseconds=1) <= delta <= LONGEST_JITTER:
+    if not timedelta(milliseconds=1) <= delta <= MAX_JITTER:
         raise Invalid("jitter", str(delta), "use 1 ms to 7 days")
     return delta // timedelta(milliseconds=1) * timedelta(milliseconds=1)
 
 
 def _canonical_excluded(value: Sequence[str] | str) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for text in entries(value, "excluded"):
+    for text in split_entries(value, "excluded"):
         if text[:1].isdigit():
             first, last = _range(text)
             found[str(first) if first == last else f"{first}..{last}"] = None
@@ -146,12 +146,12 @@ def _range(text: str) -> tuple[date, date]:
 
 
 def _canonical_quiet(value: Sequence[str] | str, where: ZoneInfo) -> tuple[str, ...]:
-    # A comma may list weekdays inside a window, so windows in one text part at semicolons.
-    texts = entries(value, "quiet", ";")
-    if len(texts) > MOST_WINDOWS:
-        raise Invalid("quiet", f"{len(texts)} windows", f"use at most {MOST_WINDOWS}")
+    # A comma may list weekdays inside a window, so semicolons separate windows.
+    texts = split_entries(value, "quiet", ";")
+    if len(texts) > MAX_WINDOWS:
+        raise Invalid("quiet", f"{len(texts)} windows", f"use at most {MAX_WINDOWS}")
     canonical = tuple(dict.fromkeys(_canonical_window(text) for text in texts))
-    windows = quiet_of(canonical, where)
+    windows = compile_quiet_windows(canonical, where)
     if windows and windows.endless:
         raise Invalid("quiet", "; ".join(canonical), "leave some time of the week free")
     return canonical
@@ -160,7 +160,7 @@ def _canonical_quiet(value: Sequence[str] | str, where: ZoneInfo) -> tuple[str, 
 def _canonical_window(text: str) -> str:
     days, start, end = _window(text)
     hours = f"{format_clock(start)}-{format_clock(end)}"
-    return hours if every_weekday(days) else f"{format_weekdays(days)} {hours}"
+    return hours if is_every_weekday(days) else f"{format_weekdays(days)} {hours}"
 
 
 def _windows(text: str) -> list[tuple[int, int]]:
@@ -187,35 +187,35 @@ def _window(text: str) -> tuple[int, int, int]:
 
 _WEEK = WEEK * DAY
 _ROUNDS = 64
-"""More changes of offset than any week has: the search for an end always ends."""
+"""More than the offset changes in any week, so that the search ends."""
 
 
 class QuietWindows:
-    """The union of weekly windows on one wall, each a start and a length in seconds."""
+    """The union of weekly windows in one zone, each a start and a length in seconds."""
 
-    __slots__ = ("_stretches", "_wall")
+    __slots__ = ("_clock", "_stretches")
 
     def __init__(self, wall: ZoneClock, windows: tuple[tuple[int, int], ...]) -> None:
-        self._wall = wall
+        self._clock = wall
         self._stretches = _merged(windows)
 
     @property
     def endless(self) -> bool:
-        """Whether the windows leave no time of the week free."""
+        """Whether the windows cover the whole week."""
         return any(end - start >= _WEEK for start, end in self._stretches)
 
     def until(self, at: int) -> int:
-        """Return the first instant on or after one that is in no window."""
+        """Return the first instant at or after `at` that is in no window."""
         if self.endless:
             return at
         for _ in range(_ROUNDS):
-            offset = self._wall.offset(at)
+            offset = self._clock.offset(at)
             left = self._left(at + offset)
             if left == 0:
                 return at
-            if self._wall.offset(at + left) == offset:
+            if self._clock.offset(at + left) == offset:
                 return at + left
-            at = self._wall.change(at, at + left)
+            at = self._clock.change(at, at + left)
         return at
 
     def _left(self, nominal: int) -> int:
@@ -229,9 +229,9 @@ class QuietWindows:
 
 
 def _merged(windows: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """Join windows that touch, also across the end of the week; ends may exceed one week."""
+    """Merge windows that touch, also across the end of the week; ends may exceed one week."""
     spans = sorted((start, start + length) for start, length in windows)
-    # A second copy one week on lets what crosses Sunday night meet Monday's windows.
+    # The second copy merges windows that cross Sunday night with those of Monday.
     doubled = spans + [(start + _WEEK, end + _WEEK) for start, end in spans]
     merged: list[list[int]] = []
     for start, end in doubled:

@@ -17,11 +17,11 @@ EVERY_MONTH = ((1 << MONTHS) - 1) << 1
 EVERY_MONTHDAY = ((1 << 31) - 1) << 1
 EVERY_WEEKDAY = (1 << WEEK) - 1
 
-MOST_SKIPS = 1_500
-"""A rule whose slots are all excluded or quiet is given up after so many in a row."""
+MAX_SKIPS = 1_500
+"""How many excluded or quiet slots in a row are skipped before a rule is considered ended."""
 
 LAST_OF_MONTH = -1
-"""The position of the last of its weekday in a month."""
+"""Position of the last occurrence of a weekday in a month."""
 
 _FINAL_DAY = day_number(LATEST.date()) + 1
 _FEBRUARY = 2
@@ -45,8 +45,8 @@ class ClockTimes:
         self._hours = hours
         self._minutes = minutes
         self._seconds = seconds
-        self._second = lowest(seconds)
-        self._head = lowest(minutes) * 60 + self._second
+        self._second = lowest_bit(seconds)
+        self._head = lowest_bit(minutes) * 60 + self._second
 
     def next(self, after: int) -> int:
         """Return the first second strictly after one (-1: from midnight), or -1."""
@@ -82,11 +82,11 @@ class ListedTimes:
 
 
 class DaySet:
-    """Days chosen by month, day of the month and weekday.
+    """Days selected by month, day of the month and weekday.
 
     Masks: bit 1 is January or the first of a month, bit 0 is Monday. `nth` holds pairs of weekday
-    and position in the month, `last` adds the last day of a month to the days of the month.
-    `either` joins days of the month and weekdays by "or" instead of "and".
+    and position in the month; `last` adds the last day of the month to the days of the month.
+    `either` combines days of the month and weekdays with "or" instead of "and".
     """
 
     __slots__ = ("_months", "_tables", "_weekly")
@@ -108,7 +108,7 @@ class DaySet:
             self._weekly = weekdays | weekdays << WEEK
         self._tables = tuple(
             tuple(
-                _joined(
+                _combine(
                     _by_date(monthdays, last, length),
                     _by_week(weekdays, nth, first, length),
                     either,
@@ -119,9 +119,9 @@ class DaySet:
         )
 
     def next(self, number: int) -> int | None:
-        """Return the first day on or after a day number, or None within Rota's years."""
+        """Return the first day at or after a day number, or None if there is none up to LATEST."""
         if self._weekly:
-            found = number + lowest(self._weekly >> weekday_of(number))
+            found = number + lowest_bit(self._weekly >> weekday_of(number))
             return found if found <= _FINAL_DAY else None
         day = calendar_day(number)
         year, month, floor = day.year, day.month, day.day
@@ -131,7 +131,7 @@ class DaySet:
                 mask = self._tables[first.weekday()][month_length(year, month) - _SHORTEST]
                 mask >>= floor
                 if mask:
-                    return first.toordinal() - UNIX_DAY_ONE + floor - 1 + lowest(mask)
+                    return first.toordinal() - UNIX_DAY_ONE + floor - 1 + lowest_bit(mask)
             month, floor = month + 1, 1
             if month > MONTHS:
                 year, month = year + 1, 1
@@ -139,7 +139,7 @@ class DaySet:
 
 
 class DayPattern:
-    """The same times on every chosen day."""
+    """The same times on every selected day."""
 
     __slots__ = ("_days", "_times")
 
@@ -148,7 +148,7 @@ class DayPattern:
         self._times = times
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         today, second = divmod(after, DAY)
         found = self._times.next(second)
         day = self._days.next(today if found >= 0 else today + 1)
@@ -158,7 +158,7 @@ class DayPattern:
 
 
 class Exclusions:
-    """Calendar days on which nothing happens: weekdays and ranges of dates."""
+    """Calendar days without slots: weekdays and ranges of dates."""
 
     __slots__ = ("_ends", "_starts", "_weekdays")
 
@@ -179,7 +179,7 @@ class Exclusions:
         return self._weekdays == EVERY_WEEKDAY
 
     def resume(self, number: int) -> int:
-        """Return the first day on or after a day number that is not excluded."""
+        """Return the first day at or after a day number that is not excluded."""
         while True:
             if self._weekdays >> weekday_of(number) & 1:
                 number += 1
@@ -191,7 +191,7 @@ class Exclusions:
 
 
 class ExcludingPattern:
-    """A pattern less its times on excluded days."""
+    """A pattern without its times on excluded days."""
 
     __slots__ = ("_exclusions", "_pattern")
 
@@ -200,11 +200,11 @@ class ExcludingPattern:
         self._exclusions = exclusions
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if self._exclusions.everything:
             return None
         found = self._pattern.next(after)
-        for _ in range(MOST_SKIPS):
+        for _ in range(MAX_SKIPS):
             if found is None:
                 return None
             day = found // DAY
@@ -215,8 +215,8 @@ class ExcludingPattern:
         return None
 
 
-def lowest(mask: int) -> int:
-    """Return the position of the lowest bit set in a mask that is not zero."""
+def lowest_bit(mask: int) -> int:
+    """Return the position of the lowest bit set; the mask must not be zero."""
     return (mask & -mask).bit_length() - 1
 
 
@@ -226,12 +226,12 @@ def weekday_of(number: int) -> int:
 
 
 def month_length(year: int, month: int) -> int:
-    """Return how many days a month has."""
+    """Return the number of days of a month."""
     return _LENGTHS[month] + (month == _FEBRUARY and is_leap(year))
 
 
 def is_leap(year: int) -> bool:
-    """Return whether a year has a 29 February."""
+    """Whether a year has a 29 February."""
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
@@ -252,5 +252,5 @@ def _by_week(weekdays: int, nth: frozenset[tuple[int, int]], first: int, length:
     return found
 
 
-def _joined(by_date: int, by_week: int, either: bool) -> int:
+def _combine(by_date: int, by_week: int, either: bool) -> int:
     return by_date | by_week if either else by_date & by_week

@@ -1,8 +1,8 @@
-"""RFC 5545 rules: parsed strictly, one canonical spelling.
+"""RFC 5545 rules: strict parsing into one canonical spelling.
 
-Known departures from the RFC, each on purpose: DTSTART is not a slot unless the rule matches it;
-a DATE as UNTIL includes that whole day; BYSECOND=60 is refused; COUNT counts nominal times, so
-the second pass of a repeated hour does not use it up; UNTIL in UTC is read on the wall.
+Deliberate differences from the RFC: DTSTART is a slot only if the rule matches it; a DATE as UNTIL
+includes that whole day; BYSECOND=60 is rejected; COUNT counts nominal times, so that the second
+pass of a repeated hour does not count; UNTIL in UTC is converted to local time.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from rota.timing.zones import DAY, EARLIEST, LATEST, as_utc, instant, out_of_ran
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-LONGEST_TEXT = 16 * 1024
+MAX_TEXT = 16 * 1024
 CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-LARGEST_INTERVAL = 1_000_000_000
+MAX_INTERVAL = 1_000_000_000
 
 _STAMP = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})(Z?))?")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _BYDAY = re.compile(r"([+-]?[0-9]{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
 _LINE = re.compile(r"(DTSTART|RRULE|RDATE|EXDATE)((?:;[A-Z-]+=[^:;]*)*):(.*)", re.IGNORECASE)
-_MOST_OF_A_WEEKDAY = 53
+_MAX_NTH = 53
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC"})
 
 
 class Frequency(IntEnum):
-    """How often a rule repeats, coarse to fine."""
+    """Frequency of a rule, from coarse to fine."""
 
     YEARLY = 0
     MONTHLY = 1
@@ -72,7 +72,7 @@ _BARRED = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """A recurrence rule taken apart; times are nominal seconds in the zone it was read for.
+    """A parsed recurrence rule; times are nominal seconds in its zone.
 
     `byday` holds pairs of weekday (Monday 0) and position (0: every one). Empty tuples mean that
     the part was not given.
@@ -118,7 +118,7 @@ class Recurrence:
 
 @dataclass(frozen=True, slots=True)
 class RecurrenceLines:
-    """The lines of a recurrence text, and the zone its DTSTART names, if any."""
+    """The lines of a recurrence text by name."""
 
     rule: str
     start: tuple[str, str] | None
@@ -127,7 +127,7 @@ class RecurrenceLines:
 
     @property
     def zone(self) -> str | None:
-        """The zone DTSTART names, or None if it floats or is missing."""
+        """The zone of DTSTART, or None if it has none or is missing."""
         if self.start is None:
             return None
         return "UTC" if self.start[1].endswith("Z") else self.start[0] or None
@@ -135,7 +135,7 @@ class RecurrenceLines:
 
 @lru_cache(maxsize=1024)
 def parse_recurrence(text: str, where: ZoneInfo, created_at: datetime | None = None) -> Recurrence:
-    """Return a recurrence taken apart; without a DTSTART it begins at `created_at`."""
+    """Parse a recurrence; without a DTSTART it starts at `created_at`."""
     lines = split_lines(text)
     if lines.start is not None:
         dtstart = _nominal(lines.start, where, "DTSTART")
@@ -152,8 +152,8 @@ def parse_recurrence(text: str, where: ZoneInfo, created_at: datetime | None = N
 
 
 def split_lines(text: str) -> RecurrenceLines:
-    """Return the lines of a recurrence text, unfolded and sorted by what they say."""
-    if len(text) > LONGEST_TEXT:
+    """Unfold a recurrence text and sort its lines by name."""
+    if len(text) > MAX_TEXT:
         raise Invalid("rrule", text, "use at most 16 KiB of text")
     found: dict[str, list[tuple[str, str]]] = {}
     unfolded = re.sub(r"\r?\n[ \t]", "", text.strip())
@@ -249,11 +249,11 @@ def _count(given: dict[str, str], name: str) -> int | None:
     text = given.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_INTERVAL))):
-        raise Invalid("rrule", f"{name}={text}", f"use a whole number from 1 to {LARGEST_INTERVAL}")
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INTERVAL))):
+        raise Invalid("rrule", f"{name}={text}", f"use a whole number from 1 to {MAX_INTERVAL}")
     number = int(text)
-    if not 1 <= number <= LARGEST_INTERVAL:
-        raise Invalid("rrule", f"{name}={text}", f"use a whole number from 1 to {LARGEST_INTERVAL}")
+    if not 1 <= number <= MAX_INTERVAL:
+        raise Invalid("rrule", f"{name}={text}", f"use a whole number from 1 to {MAX_INTERVAL}")
     given[name] = str(number)
     return number
 
@@ -282,7 +282,7 @@ def _bydays(given: dict[str, str]) -> tuple[tuple[int, int], ...]:
     for item in text.split(","):
         found = _BYDAY.fullmatch(item.strip())
         position = int(found[1] or 0) if found else 0
-        if found is None or abs(position) > _MOST_OF_A_WEEKDAY or (found[1] and not position):
+        if found is None or abs(position) > _MAX_NTH or (found[1] and not position):
             raise Invalid("rrule", f"BYDAY={item}", "BYDAY takes MO to SU, or 1MO, -1FR and so on")
         days.add((CODES.index(found[2]), position))
     given["BYDAY"] = ",".join(f"{n or ''}{CODES[day]}" for day, n in sorted(days))

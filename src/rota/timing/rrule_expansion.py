@@ -1,8 +1,8 @@
 """Nominal times of an RFC 5545 rule, within fixed budgets.
 
-All day parts of a rule depend only on the shape of a year: the weekday it begins with, and which
-of it and its predecessor are leap years. So there are at most 28 masks of matching days, and a
-search goes from one matching day to the next without looking at those between.
+Which days match depends only on the shape of a year: the weekday it starts with, and whether it and
+the year before are leap years. So at most 28 masks of matching days are needed, and a search goes
+from one matching day to the next without examining the days between.
 """
 
 from __future__ import annotations
@@ -16,26 +16,34 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rota.errors import Invalid
-from rota.timing.patterns import MONTHS, WEEK, ClockTimes, is_leap, lowest, month_length, weekday_of
+from rota.timing.patterns import (
+    MONTHS,
+    WEEK,
+    ClockTimes,
+    is_leap,
+    lowest_bit,
+    month_length,
+    weekday_of,
+)
 from rota.timing.rrule import Frequency, Recurrence
 from rota.timing.zones import DAY, LATEST, UNIX_DAY_ONE, calendar_day, day_number
 
 if TYPE_CHECKING:
     from rota.timing.zones import Pattern
 
-MOST_PERIODS = 6_000
-MOST_DAYS = 4_000
-"""What one search may look at: a hundred years of weeks, or ten years of days."""
+MAX_PERIODS = 6_000
+MAX_DAYS = 4_000
+"""Limits of one search: a hundred years of weeks, or ten years of days."""
 
-MOST_COUNTED = 5_000
-"""The largest COUNT that is counted out one by one; plain rules need no counting."""
+MAX_COUNTED = 5_000
+"""The largest COUNT that is resolved by counting; rules without BY parts need no counting."""
 
 _FINAL_DAY = day_number(LATEST.date()) + 1
 _UNITS = MappingProxyType({Frequency.HOURLY: 3600, Frequency.MINUTELY: 60, Frequency.SECONDLY: 1})
 
 
 def compile_recurrence(rule: Recurrence) -> Pattern:
-    """Return the nominal times of a recurrence, its COUNT turned into a last time."""
+    """Return the nominal times of a recurrence; COUNT becomes a last time."""
     full = _with_defaults(rule)
     pattern: Pattern = SubdailyPattern(full) if rule.freq in _UNITS else PeriodPattern(full)
     if rule.count is not None:
@@ -57,7 +65,7 @@ class RecurrenceEnd:
         self._last = last
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if after >= self._last:
             return None
         found = self._pattern.next(after)
@@ -65,7 +73,7 @@ class RecurrenceEnd:
 
 
 class BoundedPattern:
-    """A pattern with some times added and some taken out."""
+    """A pattern with some times added and some removed."""
 
     __slots__ = ("_added", "_pattern", "_removed")
 
@@ -75,7 +83,7 @@ class BoundedPattern:
         self._removed = removed
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         while True:
             found = self._pattern.next(after)
             position = bisect_right(self._added, after)
@@ -98,30 +106,30 @@ class PeriodPattern:
         self._times = ClockTimes(_mask(rule.byhour), _mask(rule.byminute), _mask(rule.bysecond))
         self._per_day = len(rule.byhour) * len(rule.byminute) * len(rule.bysecond)
         self._base = self._period(rule.dtstart // DAY)
-        most = _most_days(rule) * self._per_day
-        self._reachable = not rule.bysetpos or any(abs(n) <= most for n in rule.bysetpos)
+        limit = _max_days(rule) * self._per_day
+        self._reachable = not rule.bysetpos or any(abs(n) <= limit for n in rule.bysetpos)
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if not self._reachable:
             return None
         after = max(after, self._rule.dtstart - 1)
         day: int | None = after // DAY
         if day is not None and self._rule.bysetpos:
             day = self._start(self._period(day))
-        for _ in range(MOST_PERIODS):
+        for _ in range(MAX_PERIODS):
             if day is None or day > _FINAL_DAY:
                 return None
             day = self._days.next(day)
             if day is None:
                 return None
             period = self._period(day)
-            astray = (period - self._base) % self._rule.interval
-            if astray == 0:
+            remainder = (period - self._base) % self._rule.interval
+            if remainder == 0:
                 found = self._within(period, day, after)
                 if found is not None:
                     return found
-            day = self._start(period + self._rule.interval - astray)
+            day = self._start(period + self._rule.interval - remainder)
         return None
 
     def _within(self, period: int, day: int, after: int) -> int | None:
@@ -138,7 +146,7 @@ class PeriodPattern:
         return day * DAY + self._times.next(-1)
 
     def _picked(self, period: int, after: int) -> int | None:
-        """Return the first time after one among those BYSETPOS picks from a period."""
+        """Return the first time after `after` that BYSETPOS selects from a period."""
         start = self._start(period)
         mask = self._days.within(start, self._start(period + 1) - start)
         days = [start + n for n in range(mask.bit_length()) if mask >> n & 1]
@@ -184,7 +192,7 @@ class PeriodPattern:
 
 
 class SubdailyPattern:
-    """HOURLY to SECONDLY: every interval-th unit of time, if its day and its place in it match."""
+    """HOURLY to SECONDLY: every interval-th unit whose day and position in the day match."""
 
     __slots__ = ("_allowed", "_days", "_in_unit", "_phase", "_rule", "_unit", "_units", "_units_on")
 
@@ -199,7 +207,7 @@ class SubdailyPattern:
         self._units_on = lru_cache(8)(self._aligned)
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if not (self._allowed and self._in_unit):
             return None
         after = max(after, self._rule.dtstart - 1)
@@ -209,14 +217,14 @@ class SubdailyPattern:
             units = self._units_on(self._residue(day))
             later = self._in_unit >> second + 1
             if units >> place & 1 and later:
-                return after + lowest(later) + 1
+                return after + lowest_bit(later) + 1
             units >>= place + 1
             if units:
-                return self._begin(unit + 1 + lowest(units))
+                return self._begin(unit + 1 + lowest_bit(units))
         return self._from_day(day + 1)
 
     def _from_day(self, day: int) -> int | None:
-        for _ in range(MOST_DAYS):
+        for _ in range(MAX_DAYS):
             found = self._days.next(day)
             if found is None or found > _FINAL_DAY:
                 return None
@@ -226,15 +234,15 @@ class SubdailyPattern:
                 continue
             units = self._units_on(residue)
             if units:
-                return self._begin(found * self._units + lowest(units))
+                return self._begin(found * self._units + lowest_bit(units))
             day = found + 1
         return None
 
     def _begin(self, unit: int) -> int:
-        return unit * self._unit + lowest(self._in_unit)
+        return unit * self._unit + lowest_bit(self._in_unit)
 
     def _residue(self, day: int) -> int:
-        """Return how many units into a day the first one on the beat lies."""
+        """Return the offset, in units, of the first aligned unit of a day."""
         return (self._phase - day * self._units) % self._rule.interval
 
     def _aligned(self, residue: int) -> int:
@@ -243,20 +251,20 @@ class SubdailyPattern:
         return self._allowed & _every_nth(self._rule.interval, self._units) << residue
 
     def _reachable(self, allowed: int) -> int:
-        """Drop the places in the day that the beat never meets, on whatever day."""
+        """Remove units of the day that no interval is ever aligned with."""
         step = gcd(self._units, self._rule.interval)
         return allowed & _every_nth(step, self._units) << self._phase % step
 
 
-def _most_days(rule: Recurrence) -> int:
-    """Return how many days of one period can match, at most."""
+def _max_days(rule: Recurrence) -> int:
+    """Return the maximum number of matching days in one period."""
     if rule.freq is Frequency.WEEKLY:
         return len(rule.byday)
     return {Frequency.DAILY: 1, Frequency.MONTHLY: 31}.get(rule.freq, 366)
 
 
 def _with_defaults(rule: Recurrence) -> Recurrence:
-    """Fill the parts a rule leaves open from its DTSTART, as RFC 5545 has it."""
+    """Fill missing parts from DTSTART, as RFC 5545 specifies."""
     day, clock = divmod(rule.dtstart, DAY)
     start = calendar_day(day)
     freq = rule.freq
@@ -283,8 +291,8 @@ def _last_counted(rule: Recurrence, pattern: Pattern) -> int:
     step = _plain_step(rule)
     if step:
         return rule.dtstart + (count - 1) * step
-    if count > MOST_COUNTED:
-        raise Invalid("rrule", f"COUNT={count}", f"use at most {MOST_COUNTED} here, or UNTIL")
+    if count > MAX_COUNTED:
+        raise Invalid("rrule", f"COUNT={count}", f"use at most {MAX_COUNTED} here, or UNTIL")
     last = rule.dtstart - 1
     for _ in range(count):
         found = pattern.next(last)
@@ -295,7 +303,7 @@ def _last_counted(rule: Recurrence, pattern: Pattern) -> int:
 
 
 def _plain_step(rule: Recurrence) -> int:
-    """Return the fixed distance between the times of a rule without BY parts, or 0."""
+    """Return the fixed interval of a rule without BY parts in seconds, or 0."""
     steps = {**_UNITS, Frequency.DAILY: DAY, Frequency.WEEKLY: WEEK * DAY}
     plain = not any(name.startswith("BY") for name, _ in rule.parts)
     return steps.get(rule.freq, 0) * rule.interval if plain else 0
@@ -313,7 +321,7 @@ def _allowed_units(rule: Recurrence) -> int:
 
 
 def _in_unit(rule: Recurrence) -> int:
-    """Return the seconds within one unit that fire, BYSETPOS applied."""
+    """Return a mask of the seconds of one unit that fire, after BYSETPOS."""
     if rule.freq is Frequency.SECONDLY:
         mask = 1
     elif rule.freq is Frequency.MINUTELY:
@@ -352,7 +360,7 @@ def _mask(numbers: tuple[int, ...]) -> int:
 
 
 def _first_of(year: int, month: int) -> int:
-    # A period may lie beyond the last year a date can have; any day past the end will do.
+    # A period may start after the last year of `date`; any day after the end will do.
     if year > LATEST.year:
         return _FINAL_DAY + 1
     return day_number(LATEST.date().replace(year=year, month=month, day=1))
@@ -360,13 +368,13 @@ def _first_of(year: int, month: int) -> int:
 
 _LEAP, _COMMON = 2000, 2001
 _FIRST_WEEK = 3
-"""A week belongs to the year that has at least four of its days."""
+"""A week belongs to the year in which at least four of its days are."""
 
 _SHAPES = 28
 
 
 class YearDays:
-    """The days that satisfy BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY and BYDAY together."""
+    """The days that match BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY and BYDAY together."""
 
     __slots__ = ("_mask", "_rule", "unrestricted")
 
@@ -378,7 +386,7 @@ class YearDays:
         )
 
     def next(self, number: int) -> int | None:
-        """Return the first matching day on or after a day number, or None in Rota's years."""
+        """Return the first matching day at or after a day number, or None if none up to LATEST."""
         if self.unrestricted:
             return number
         year = calendar_day(number).year
@@ -386,13 +394,13 @@ class YearDays:
         while year <= LATEST.year:
             left = self._of_year(year) >> max(number - first, 0)
             if left:
-                return max(number, first) + lowest(left)
+                return max(number, first) + lowest_bit(left)
             year += 1
             first = _new_year(year)
         return None
 
     def within(self, first: int, length: int) -> int:
-        """Return the matching days of a stretch as a mask, bit 0 being its first day."""
+        """Return the matching days of a range as a mask, bit 0 being its first day."""
         year = calendar_day(first).year
         start = _new_year(year)
         mask = self._of_year(year) >> (first - start)
@@ -439,23 +447,23 @@ def _span(first: int, length: int) -> int:
     return ((1 << length) - 1) << first
 
 
-def _positions(wanted: tuple[int, ...], spans: tuple[tuple[int, int], ...]) -> int:
-    """Return the n-th day of each span, counted from its end when n is negative."""
+def _positions(numbers: tuple[int, ...], spans: tuple[tuple[int, int], ...]) -> int:
+    """Return the n-th days of each span as a mask; negative n count from its end."""
     mask = 0
     for first, length in spans:
-        for n in wanted:
+        for n in numbers:
             if abs(n) <= length:
                 mask |= 1 << first + (n - 1 if n > 0 else length + n)
     return mask
 
 
 def _weekdays(
-    wanted: tuple[tuple[int, int], ...], new_year: int, spans: tuple[tuple[int, int], ...]
+    chosen: tuple[tuple[int, int], ...], new_year: int, spans: tuple[tuple[int, int], ...]
 ) -> int:
-    """Return the wanted weekdays of each span: all of them, or the n-th only."""
+    """Return the chosen weekdays of each span as a mask: all of them, or only the n-th."""
     mask = 0
     for first, length in spans:
-        for weekday, n in wanted:
+        for weekday, n in chosen:
             days = range(first + (weekday - new_year - first) % WEEK, first + length, WEEK)
             if n == 0:
                 mask |= sum(1 << day for day in days)
@@ -465,7 +473,7 @@ def _weekdays(
 
 
 def _weeks(rule: Recurrence, lead: int, length: int, length_before: int) -> int:
-    """Return the days in the wanted weeks; `lead` days of the first week lie in the year before."""
+    """Return the days in BYWEEKNO; `lead` days of the first week belong to the year before."""
     first = _week_one(lead)
     following = length + _week_one((lead + length) % WEEK)
     weeks = (following - first) // WEEK

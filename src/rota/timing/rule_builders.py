@@ -1,7 +1,7 @@
-"""One constructor for each kind of rule; what it returns is valid and canonical.
+"""One validating constructor for each kind of rule, and rules as JSON records.
 
-Every constructor takes the options of `rota.timing.options.RuleOptions` and raises Invalid, and
-nothing else, for whatever is wrong with its input.
+Constructors take the options of `rota.timing.options.RuleOptions`, return canonical rules, and
+raise only Invalid for wrong input.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from rota.model.schedules import Fold, Rule, RuleKind
 from rota.timing.cron import parse_cron
 from rota.timing.durations import check_duration, iso_duration, parse_duration
 from rota.timing.notation import (
-    entries,
-    every_weekday,
     format_clock,
     format_instant,
     format_wall,
     format_weekdays,
+    is_every_weekday,
     parse_clock,
     parse_moment,
     parse_weekdays,
+    split_entries,
 )
 from rota.timing.options import RuleOptions, build, choice
 from rota.timing.rrule import parse_recurrence, split_lines
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 JSON: TypeAlias = "str | int | float | bool | list[JSON] | dict[str, JSON] | None"
 
-SHORTEST_INTERVAL = timedelta(milliseconds=1)
+MIN_INTERVAL = timedelta(milliseconds=1)
 
 
 def once(
@@ -43,8 +43,8 @@ def once(
 ) -> Rule:
     """Return the rule for a single instant, or for one local time in the rule's zone.
 
-    A moment before `now` is refused unless `allow_past`. A local time that happens twice follows
-    `fold`; one that does not exist moves behind the gap, or is refused if `gap` is skip.
+    A moment before `now` is rejected unless `allow_past`. A local time that occurs twice follows
+    `fold`; one that does not exist moves to the end of the gap, or is rejected if `gap` is skip.
     """
     moment, absolute = parse_moment(at, "at")
     expression = format_instant(moment) if absolute else format_wall(moment)
@@ -55,22 +55,22 @@ def once(
     if planned is None:
         raise Invalid("at", expression, f"the clocks in {rule.timezone} skip this time")
     if not allow_past and planned < as_utc(now, "now"):
-        raise Invalid("at", expression, "is in the past; give a time to come")
+        raise Invalid("at", expression, "is in the past; give a future time")
     return _able_to_fire(rule, "at")
 
 
 def cron(expression: str, **options: Unpack[RuleOptions]) -> Rule:
-    """Return the rule of a cron line with five fields, or six with the seconds first."""
+    """Return the rule for a cron line with five fields, or six with the seconds first."""
     line = parse_cron(expression)
     return _able_to_fire(build(RuleKind.CRON, line.expression, **options), "cron")
 
 
 def every(interval: str | timedelta, *, anchor: datetime, **options: Unpack[RuleOptions]) -> Rule:
-    """Return the rule for anchor + interval, anchor + 2 * interval and so on, exactly."""
+    """Return the rule for the exact instants anchor + interval, anchor + 2 * interval, ..."""
     if isinstance(interval, str):
         interval = parse_duration(interval, field="every")
     length = check_duration(interval, field="every")
-    if length < SHORTEST_INTERVAL:
+    if length < MIN_INTERVAL:
         raise Invalid("every", str(length), "use at least 1 ms")
     begun = as_utc(anchor, "anchor")
     rule = build(RuleKind.INTERVAL, iso_duration(length), anchor=begun, **options)
@@ -78,10 +78,10 @@ def every(interval: str | timedelta, *, anchor: datetime, **options: Unpack[Rule
 
 
 def rrule(text: str, *, created_at: datetime, **options: Unpack[RuleOptions]) -> Rule:
-    """Return the rule of an RFC 5545 text: `FREQ=...` alone, or with DTSTART, RDATE, EXDATE lines.
+    """Return the rule for an RFC 5545 text: `FREQ=...` or lines with DTSTART, RDATE, EXDATE.
 
-    Without a DTSTART the rule begins at `created_at`, which the rule then keeps as its anchor.
-    Without a timezone option it takes the zone of its DTSTART.
+    Without a DTSTART the rule starts at `created_at`, which becomes its anchor. Without a timezone
+    option its zone is that of its DTSTART.
     """
     lines = split_lines(text)
     if "timezone" not in options:
@@ -101,24 +101,21 @@ def calendar(
     weekdays: Sequence[str] | str = (),
     **options: Unpack[RuleOptions],
 ) -> Rule:
-    """Return the rule for several times of day on some weekdays, or on every day if none is named.
-
-    All times of a day fire.
-    """
-    seconds_of_day = sorted({parse_clock(text, "times") for text in entries(times, "times")})
+    """Return the rule for several times of day, on some weekdays or on all if none is given."""
+    seconds_of_day = sorted({parse_clock(text, "times") for text in split_entries(times, "times")})
     if not seconds_of_day:
         raise Invalid("times", times, "give at least one time of day such as 07:00")
     mask = 0
-    for text in entries(weekdays, "weekdays"):
+    for text in split_entries(weekdays, "weekdays"):
         mask |= parse_weekdays(text, "weekdays")
     expression = ",".join(map(format_clock, seconds_of_day))
-    if mask and not every_weekday(mask):
+    if mask and not is_every_weekday(mask):
         expression += f" {format_weekdays(mask)}"
     return _able_to_fire(build(RuleKind.CALENDAR, expression, **options), "times")
 
 
 def to_record(rule: Rule) -> dict[str, JSON]:
-    """Return a rule as JSON values; `from_record` gives the same rule back."""
+    """Return a rule as JSON values, the inverse of `from_record`."""
     return {
         "kind": rule.kind.value,
         "expression": rule.expression,
@@ -138,7 +135,7 @@ def to_record(rule: Rule) -> dict[str, JSON]:
 def from_record(mapping: Mapping[str, object]) -> Rule:
     """Return the rule of a record; optional keys may be missing, unknown ones are ignored.
 
-    Whether the rule still fires is not asked: a stored rule stays readable for ever.
+    Whether the rule still fires is not checked, so that stored rules stay readable.
     """
     kind = choice(RuleKind, _text(mapping, "kind", ""), "kind")
     expression = _text(mapping, "expression", "")

@@ -1,15 +1,14 @@
-"""From a rule to its slots, compiled once and shared.
+"""From a rule to its slots; compiled rules are cached and shared.
 
-A timetable answers one question, "what comes after this instant?", in bounded time for every
-rule a constructor of `rota.timing.rule_builders` has accepted. Its slots have these names:
+A timetable answers "what comes after this instant?" in bounded time for every rule that
+`rota.timing.rule_builders` accepts. Its slots have these keys:
 
 - cron, calendar, rrule: nominal local time, zone and pass, `2026-10-25T02:30[Europe/Berlin]#0`.
-  Seconds are written only when there are any. The pass is 1 for the second run through a
-  repeated stretch and 0 otherwise, also for a slot that a gap has moved; so a change of a
-  zone's rules moves a slot and never renames it, save with `fold` second, whose pass is its name.
-  `resume` says where to go on after such a change.
-- interval: `g<generation>:<n>`, where slot n lies at anchor + n * interval; the first is 1.
-- once: `g<generation>:0`.
+Seconds are written only if there are any. The pass is 1 in the second run of a repeated hour and 0
+otherwise, also for a slot that a gap has moved. So a change of a zone's rules moves a slot without
+renaming it, except with `fold` second, where the pass is part of the name. `resume` returns where
+to continue after such a change. - interval: `g<generation>:<n>`, where slot n is at anchor + n *
+interval; the first is 1. - once: `g<generation>:0`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from rota.model.schedules import Fold, Gap, QuietMode, Rule, RuleKind, Slot
 from rota.timing.cron import compile_cron, parse_cron
 from rota.timing.durations import parse_duration
 from rota.timing.notation import parse_clock, parse_moment, parse_weekdays
-from rota.timing.options import exclusions_of, quiet_of
+from rota.timing.options import compile_exclusions, compile_quiet_windows
 from rota.timing.patterns import (
     EVERY_WEEKDAY,
-    MOST_SKIPS,
+    MAX_SKIPS,
     DayPattern,
     DaySet,
     ExcludingPattern,
@@ -50,8 +49,8 @@ from rota.timing.zones import (
     as_utc,
     instant,
     seconds,
-    wall_of,
     zone,
+    zone_clock,
 )
 
 if TYPE_CHECKING:
@@ -60,11 +59,11 @@ if TYPE_CHECKING:
 
     from rota.timing.options import QuietWindows
 
-REMEMBERED = 64
-"""How many answers a plan keeps: enough that equal schedules catching up share their steps."""
+CACHED_SLOTS = 64
+"""Slots that a source caches, so that equal schedules catching up share the work."""
 
 Found: TypeAlias = tuple[datetime, str]
-"""The instant of a slot and its key, less the generation."""
+"""The instant of a slot and its key without the generation."""
 
 
 _KEY = re.compile(r"(?P<nominal>[0-9T:-]+)\[(?P<zone>.+)\]#(?P<fold>[01])")
@@ -74,26 +73,26 @@ class SlotSequence(Protocol):
     """The instants of a rule, ascending."""
 
     def next(self, after: datetime) -> Found | None:
-        """Return what comes first strictly after an instant, or None when nothing is left."""
+        """Return the first slot strictly after an instant, or None if there is none."""
 
     def resume(self, cursor: datetime, key: str | None) -> datetime:
-        """Return where to go on after the slot of a key, which once lay at `cursor`."""
+        """Return where to continue after the slot of a key that was at `cursor` when planned."""
 
 
 class SlotSource:
-    """A compiled rule within its bounds; remembers its latest answers."""
+    """A compiled rule within its bounds, with a cache of recent slots."""
 
-    __slots__ = ("_course", "_first", "_last", "next", "quiet", "resume", "rule")
+    __slots__ = ("_first", "_last", "_sequence", "next", "quiet", "resume", "rule")
 
     def __init__(self, rule: Rule) -> None:
         where = zone(rule.timezone)
         self.rule = rule
-        self.quiet = quiet_of(rule.quiet, where)
-        self._course = _COURSES[rule.kind](rule, where)
-        self.resume = self._course.resume
+        self.quiet = compile_quiet_windows(rule.quiet, where)
+        self._sequence = _SEQUENCES[rule.kind](rule, where)
+        self.resume = self._sequence.resume
         self._first = (rule.starts_at or EARLIEST) - TICK
         self._last = rule.ends_at or LATEST
-        self.next: Callable[[datetime], Found | None] = lru_cache(REMEMBERED)(self._next)
+        self.next: Callable[[datetime], Found | None] = lru_cache(CACHED_SLOTS)(self._next)
 
     def _next(self, after: datetime) -> Found | None:
         if after.tzinfo is None:
@@ -101,19 +100,19 @@ class SlotSource:
         after = max(after, self._first)
         if after >= self._last:
             return None
-        found = self._course.next(after)
+        found = self._sequence.next(after)
         return None if found is None or found[0] > self._last else found
 
 
 class WallClockSequence:
     """Nominal times of one zone: cron, calendar and rrule."""
 
-    __slots__ = ("_elapsed", "_name", "_next", "_wall")
+    __slots__ = ("_clock", "_elapsed", "_name", "_next")
 
     def __init__(self, rule: Rule, where: ZoneInfo, pattern: Pattern, *, elapsed: bool) -> None:
         self._elapsed = elapsed
-        self._wall = wall_of(where)
-        exclusions = exclusions_of(rule.excluded)
+        self._clock = zone_clock(where)
+        exclusions = compile_exclusions(rule.excluded)
         if exclusions is not None:
             pattern = ExcludingPattern(pattern, exclusions)
         self._name = where.key
@@ -121,7 +120,7 @@ class WallClockSequence:
             _unshifted(pattern)
             if where.key == "UTC"
             else ZoneClockCursor(
-                self._wall, pattern, elapsed=elapsed, gap=rule.gap, fold=rule.fold
+                self._clock, pattern, elapsed=elapsed, gap=rule.gap, fold=rule.fold
             ).next
         )
 
@@ -142,28 +141,28 @@ class WallClockSequence:
             return cursor
         nominal = seconds(datetime.fromisoformat(f"{named['nominal']}+00:00"))
         fold = Fold.SECOND if named["fold"] == "1" else Fold.FIRST
-        placed = instant(self._wall.place(nominal, Gap.SHIFT, fold) or 0)
-        # What follows elapsed time has run up to the cursor, under whatever names.
+        placed = instant(self._clock.place(nominal, Gap.SHIFT, fold) or 0)
+        # Patterns by elapsed time have run up to the cursor, whatever their slots were called.
         return max(cursor, placed) if self._elapsed else placed
 
 
 class IntervalSequence:
-    """Multiples of one length from an anchor, by division: no drift, and no cost for age."""
+    """Multiples of an interval from an anchor, by division: no drift, no cost for age."""
 
-    __slots__ = ("_anchor", "_exclusions", "_interval", "_most", "_wall")
+    __slots__ = ("_anchor", "_clock", "_exclusions", "_interval", "_last_index")
 
     def __init__(self, rule: Rule, where: ZoneInfo) -> None:
         self._anchor = rule.anchor or EPOCH
         self._interval = parse_duration(rule.expression)
-        self._most = (LATEST - self._anchor) // self._interval
-        self._exclusions = exclusions_of(rule.excluded)
-        self._wall = wall_of(where)
+        self._last_index = (LATEST - self._anchor) // self._interval
+        self._exclusions = compile_exclusions(rule.excluded)
+        self._clock = zone_clock(where)
 
     def next(self, after: datetime) -> Found | None:
         """Return what comes first strictly after an instant, or None when nothing is left."""
         index = max((after - self._anchor) // self._interval + 1, 1)
-        for _ in range(MOST_SKIPS):
-            if index > self._most:
+        for _ in range(MAX_SKIPS):
+            if index > self._last_index:
                 return None
             at = self._anchor + index * self._interval
             resumed = None if self._exclusions is None else self._resumed(at, self._exclusions)
@@ -173,16 +172,16 @@ class IntervalSequence:
         return None
 
     def resume(self, cursor: datetime, key: str | None) -> datetime:  # noqa: ARG002
-        """Return where to go on: no zone moves the instants of an interval."""
+        """Return the cursor: zones do not affect intervals."""
         return cursor
 
     def _resumed(self, at: datetime, exclusions: Exclusions) -> datetime | None:
-        """Return the end of the excluded days an instant lies in, or None if it is in none."""
+        """Return the end of the excluded days around an instant, or None if it is not excluded."""
         if exclusions.everything:
             return LATEST
-        day = self._wall.local(seconds(at))[0] // DAY
+        day = self._clock.local(seconds(at))[0] // DAY
         resumed = exclusions.resume(day)
-        return None if resumed == day else _midnight(self._wall, resumed)
+        return None if resumed == day else _midnight(self._clock, resumed)
 
 
 class OnceSequence:
@@ -192,9 +191,9 @@ class OnceSequence:
 
     def __init__(self, rule: Rule, where: ZoneInfo) -> None:
         self._at = once_instant(rule, where)
-        exclusions = exclusions_of(rule.excluded)
+        exclusions = compile_exclusions(rule.excluded)
         if self._at is not None and exclusions is not None:
-            day = wall_of(where).local(seconds(self._at))[0] // DAY
+            day = zone_clock(where).local(seconds(self._at))[0] // DAY
             if exclusions.everything or exclusions.resume(day) != day:
                 self._at = None
 
@@ -203,22 +202,22 @@ class OnceSequence:
         return (self._at, "0") if self._at is not None and self._at > after else None
 
     def resume(self, cursor: datetime, key: str | None) -> datetime:
-        """Return where to go on, which is before the instant as long as it has no slot."""
+        """Return where to continue: before the instant as long as it has no slot."""
         return cursor if self._at is None or key is not None else min(cursor, self._at - TICK)
 
 
 @lru_cache(maxsize=4096)
-def plan_of(rule: Rule) -> SlotSource:
+def slot_source(rule: Rule) -> SlotSource:
     """Return the compiled form of a canonical rule; equal rules share one."""
     return SlotSource(rule)
 
 
 def once_instant(rule: Rule, where: ZoneInfo) -> datetime | None:
-    """Return the instant of a once rule, or None if its wall time does not exist and gaps skip."""
+    """Return the instant of a once rule, or None if its local time is in a gap that is skipped."""
     moment, absolute = parse_moment(rule.expression, "at")
     if absolute:
         return moment
-    at = wall_of(where).place(seconds(moment), rule.gap, rule.fold)
+    at = zone_clock(where).place(seconds(moment), rule.gap, rule.fold)
     return None if at is None else instant(at) + timedelta(microseconds=moment.microsecond)
 
 
@@ -255,7 +254,7 @@ def _rrule(rule: Rule, where: ZoneInfo) -> WallClockSequence:
     )
 
 
-_COURSES: MappingProxyType[RuleKind, Callable[[Rule, ZoneInfo], SlotSequence]] = MappingProxyType(
+_SEQUENCES: MappingProxyType[RuleKind, Callable[[Rule, ZoneInfo], SlotSequence]] = MappingProxyType(
     {
         RuleKind.ONCE: OnceSequence,
         RuleKind.CRON: _cron,
@@ -273,10 +272,10 @@ _INDEXED = frozenset({RuleKind.INTERVAL, RuleKind.ONCE})
 def timetable(rule: Rule, *, generation: int = 1, stagger: str = "") -> Timetable:
     """Return the timetable of a schedule.
 
-    `stagger` names the schedule, so that its jitter is its own and always the same. What a rule
-    costs to evaluate is shared by all schedules with that rule.
+    `stagger` identifies the schedule, so that its jitter is always the same. Schedules with equal
+    rules share the compiled rule.
     """
-    return Timetable(plan_of(rule), generation, _offset(rule.jitter, stagger))
+    return Timetable(slot_source(rule), generation, _offset(rule.jitter, stagger))
 
 
 class Timetable:
@@ -291,11 +290,11 @@ class Timetable:
 
     @property
     def rule(self) -> Rule:
-        """The rule the slots follow from."""
+        """The rule of the slots."""
         return self._plan.rule
 
     def next(self, after: datetime) -> Slot | None:
-        """Return the first slot strictly after an instant; None means there is none left."""
+        """Return the first slot strictly after an instant, or None if there is none."""
         if self._plan.quiet is not None:
             return self._next_around(self._plan.quiet, after)
         found = self._plan.next(after)
@@ -305,14 +304,14 @@ class Timetable:
         return Slot(key=self._prefix + key, at=at, due=at + self._stagger)
 
     def resume(self, cursor: datetime, key: str | None) -> datetime:
-        """Return the instant to go on from, for a schedule whose newest slot is called `key`.
+        """Return the instant to continue from, for a schedule whose newest slot has the key `key`.
 
-        That slot lay at `cursor` when it was planned; new zone data may have moved it.
+        That slot was at `cursor` when it was planned; new zone data may have moved it.
         """
         return self._plan.resume(cursor, key)
 
     def take(self, after: datetime, n: int) -> list[Slot]:
-        """Return the next n slots after an instant, or fewer if the rule ends before."""
+        """Return the next n slots after an instant, or fewer if the rule ends."""
         slots: list[Slot] = []
         while len(slots) < n:
             slot = self.next(after)
@@ -334,9 +333,9 @@ class Timetable:
         return slots
 
     def latest(self, after: datetime, until: datetime) -> Slot | None:
-        """Return the newest slot with after < at <= until, however many lie between.
+        """Return the newest slot with after < at <= until.
 
-        The cost grows with the logarithm of the stretch, not with the number of slots in it.
+        The cost grows with the logarithm of the span, not with the number of slots in it.
         """
         newest, slot = None, self.next(after)
         empty_from = until
@@ -353,7 +352,7 @@ class Timetable:
         return newest
 
     def _next_around(self, quiet: QuietWindows, after: datetime) -> Slot | None:
-        for _ in range(MOST_SKIPS):
+        for _ in range(MAX_SKIPS):
             found = self._plan.next(after)
             if found is None:
                 return None
@@ -364,7 +363,7 @@ class Timetable:
                 return Slot(key=self._prefix + key, at=at, due=due)
             if self._plan.rule.quiet_mode is QuietMode.POSTPONE:
                 return Slot(key=self._prefix + key, at=at, due=instant(free))
-            # Jump to the end of the window: an every-second rule may have thousands of slots in it.
+            # Continue at the end of the window: a rule per second has thousands of slots in it.
             after = max(at, instant(free) - self._stagger - TICK)
         return None
 

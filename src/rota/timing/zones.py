@@ -1,8 +1,8 @@
-"""IANA zones: wall clock to UTC and back, DST, whole seconds.
+"""IANA zones: local time to UTC and back, with gaps and folds.
 
-Instants and nominal local times are both counted in seconds since 1970-01-01T00:00, the former in
-UTC, the latter on the wall. A nominal time travels in a datetime tagged UTC when it needs one;
-the tag then only means "not yet placed in a zone".
+Instants and nominal local times are counted in whole seconds since 1970-01-01T00:00, in UTC and in
+local time. A nominal time in a datetime is tagged as UTC, which then only means that no zone has
+been applied to it yet.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from rota.model.schedules import Fold, Gap
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REMEMBERED_DAYS = 2048
+CACHED_DAYS = 2048
 
 _NO_OFFSET = timedelta()
 
 
 class Pattern(Protocol):
-    """Nominal local times, ascending, without regard to any zone."""
+    """Nominal local times, ascending, independent of zones."""
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
 
 
 class ZonedTime(NamedTuple):
-    """A nominal time in its zone: the instant, the nominal time and the pass (0 or 1)."""
+    """A nominal time in its zone: its instant, and its pass (0 or 1)."""
 
     at: int
     nominal: int
@@ -41,25 +41,25 @@ class ZonedTime(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def wall_of(zone: ZoneInfo) -> ZoneClock:
-    """Return the wall clock of a zone; all rules of a zone share one, and what it remembers."""
+def zone_clock(zone: ZoneInfo) -> ZoneClock:
+    """Return the clock of a zone; all rules of a zone share one and its caches."""
     return ZoneClock(zone)
 
 
 class ZoneClock:
-    """The clock on the wall of one zone."""
+    """Conversion between UTC and the local time of one zone."""
 
     __slots__ = ("_at_midnight", "steady", "zone")
 
     def __init__(self, zone: ZoneInfo) -> None:
         self.zone = zone
-        self._at_midnight = lru_cache(REMEMBERED_DAYS)(lambda day: self.offset(day * DAY))
-        self.steady: Callable[[int], int | None] = lru_cache(REMEMBERED_DAYS)(self._steady)
+        self._at_midnight = lru_cache(CACHED_DAYS)(lambda day: self.offset(day * DAY))
+        self.steady: Callable[[int], int | None] = lru_cache(CACHED_DAYS)(self._steady)
 
     def _steady(self, day: int) -> int | None:
-        """Return the offset of a day if neither it nor its neighbours see a change, else None.
+        """Return the offset of a day if it does not change on it and its neighbours, else None.
 
-        Near every slot but a few a year this one remembered number is all that is needed.
+        For all but a few days a year this cached number is sufficient.
         """
         offset = self._at_midnight(day)
         for other in (day + 2, day + 1, day - 1):
@@ -70,7 +70,7 @@ class ZoneClock:
     def local(self, at: int) -> tuple[int, int, int]:
         """Return the nominal time of an instant, and the offsets of its first and second pass.
 
-        They differ only while a stretch of the day is repeated.
+        The offsets differ only while local time repeats.
         """
         moment = (EPOCH + timedelta(0, at)).astimezone(self.zone)
         offset = _offset(moment)
@@ -78,19 +78,19 @@ class ZoneClock:
         return (at + offset, other, offset) if moment.fold else (at + offset, offset, other)
 
     def offsets(self, nominal: int) -> tuple[int, int]:
-        """Return the offsets of a nominal time for its first and its second pass.
+        """Return the offsets of a nominal time in its first and second pass.
 
-        Equal: it happens once. First larger: it happens twice. First smaller: it does not exist.
+        Equal: it occurs once. First larger: it occurs twice. First smaller: it does not exist.
         """
         moment = (EPOCH + timedelta(0, nominal)).replace(tzinfo=self.zone)
         return _offset(moment), _offset(moment.replace(fold=1))
 
     def offset(self, at: int) -> int:
-        """Return how far the wall is ahead of UTC at an instant."""
+        """Return the offset of local time from UTC at an instant, in seconds."""
         return _offset((EPOCH + timedelta(0, at)).astimezone(self.zone))
 
     def change(self, low: int, high: int) -> int:
-        """Return the instant of the one change of offset after `low`, at the latest at `high`."""
+        """Return the instant at which the offset changes after `low`, at the latest `high`."""
         before = self.offset(low)
         while high - low > 1:
             middle = (low + high) // 2
@@ -101,7 +101,7 @@ class ZoneClock:
         return high
 
     def place(self, nominal: int, gap: Gap, fold: Fold) -> int | None:
-        """Return the instant of one nominal time, or None if it does not exist and gaps skip."""
+        """Return the instant of a nominal time, or None if it is in a gap and gaps are skipped."""
         first, second = self.offsets(nominal)
         if first < second:
             return self.change(nominal - second, nominal - first) if gap is Gap.SHIFT else None
@@ -109,21 +109,21 @@ class ZoneClock:
 
 
 class ZoneClockCursor:
-    """A pattern on a wall: its slots in the order of their instants.
+    """A pattern in a zone: its slots in the order of their instants.
 
-    `elapsed` patterns follow the time that passes: they run in both passes of a repeated stretch
-    and not at all in one that is left out, unless it takes all that they have of a day. The others
-    keep to the wall: a nominal time that does not exist moves to the first instant after the gap,
-    and one that happens twice runs in the pass `fold` names. A gap moves at most one slot, and none
-    if the pattern has the instant after it anyway.
+    `elapsed` patterns follow elapsed time: they run in both passes of a repeated hour and not in a
+    skipped one, unless that would skip all of a day's slots. Other patterns follow local time: a
+    nominal time that does not exist moves to the first instant after the gap, and one that occurs
+    twice runs in the pass that `fold` selects. A gap moves at most one slot, and none if the
+    pattern has a slot at the end of the gap anyway.
     """
 
-    __slots__ = ("_elapsed", "_first", "_pattern", "_second", "_shift", "_wall")
+    __slots__ = ("_clock", "_elapsed", "_first", "_pattern", "_second", "_shift")
 
     def __init__(
         self, wall: ZoneClock, pattern: Pattern, *, elapsed: bool, gap: Gap, fold: Fold
     ) -> None:
-        self._wall = wall
+        self._clock = wall
         self._pattern = pattern
         self._elapsed = elapsed
         self._shift = gap is Gap.SHIFT
@@ -132,37 +132,41 @@ class ZoneClockCursor:
 
     def next(self, at: int) -> ZonedTime | None:
         """Return the first slot strictly after an instant."""
-        offset = self._wall.steady(at // DAY)
+        offset = self._clock.steady(at // DAY)
         if offset is not None:
             return self._place(self._pattern.next(at + offset))
-        nominal, first, second = self._wall.local(at)
+        nominal, first, second = self._clock.local(at)
         if first > second:
             return self._next_within_fold(at, first, second)
         return self._place(self._pattern.next(nominal))
 
     def _place(self, nominal: int | None) -> ZonedTime | None:
-        """Place a nominal time that is not behind us, or the next one that exists."""
+        """Return a nominal time that is not past, or the next one that exists, with its instant."""
         while nominal is not None and nominal <= LAST_SECOND + DAY:
-            offset = self._wall.steady(nominal // DAY)
+            offset = self._clock.steady(nominal // DAY)
             if offset is not None:
                 return ZonedTime(nominal - offset, nominal, 0)
-            first, second = self._wall.offsets(nominal)
+            first, second = self._clock.offsets(nominal)
             if first == second:
                 return ZonedTime(nominal - first, nominal, 0)
             if first > second:
-                return self._twice(nominal, first, second)
-            change = self._wall.change(nominal - second, nominal - first)
+                return self._place_repeated(nominal, first, second)
+            change = self._clock.change(nominal - second, nominal - first)
             resumed = change + second
             regular = self._pattern.next(resumed - 1)
             if self._shift and regular != resumed:
-                moved = self._alone(nominal, resumed, regular) if self._elapsed else nominal
+                moved = (
+                    self._only_time_of_day(nominal, resumed, regular) if self._elapsed else nominal
+                )
                 if moved is not None:
                     return ZonedTime(change, moved, 0)
             nominal = regular
         return None
 
-    def _alone(self, nominal: int | None, resumed: int, regular: int | None) -> int | None:
-        """Return the first of a gap's times on a day that has no time outside it, if any."""
+    def _only_time_of_day(
+        self, nominal: int | None, resumed: int, regular: int | None
+    ) -> int | None:
+        """Return the first time in the gap on a day that has no times outside it, if any."""
         while nominal is not None and nominal < resumed:
             midnight = nominal - nominal % DAY
             none_after = regular is None or regular >= midnight + DAY
@@ -171,13 +175,13 @@ class ZoneClockCursor:
             nominal = self._pattern.next(midnight + DAY - 1)
         return None
 
-    def _twice(self, nominal: int, first: int, second: int) -> ZonedTime:
+    def _place_repeated(self, nominal: int, first: int, second: int) -> ZonedTime:
         if self._first:
             return ZonedTime(nominal - first, nominal, 0)
         return ZonedTime(nominal - second, nominal, 1)
 
     def _next_within_fold(self, at: int, first: int, second: int) -> ZonedTime | None:
-        """Go on from an instant whose wall time happens twice."""
+        """Continue from an instant whose local time occurs twice."""
         nominal = at + first
         change = self._change_of(at, first, second)
         in_first_pass = at < change
@@ -196,9 +200,9 @@ class ZoneClockCursor:
 
     def _change_of(self, at: int, first: int, second: int) -> int:
         length = first - second
-        if self._wall.offset(at) == first:
-            return self._wall.change(at, at + length)
-        return self._wall.change(at - length, at)
+        if self._clock.offset(at) == first:
+            return self._clock.change(at, at + length)
+        return self._clock.change(at - length, at)
 
 
 def _offset(moment: datetime) -> int:
@@ -206,14 +210,14 @@ def _offset(moment: datetime) -> int:
     return offset.days * DAY + offset.seconds
 
 
-LONGEST_NAME = 64
+MAX_NAME = 64
 
 _SHAPE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
 
 
 def zone(name: str, *, field: str = "timezone") -> ZoneInfo:
-    """Return the zone of an IANA name, letter case exact; suggest a name when there is none."""
-    found = _find(name) if _SHAPE.fullmatch(name) and len(name) <= LONGEST_NAME else None
+    """Return the zone of an IANA name, case-sensitive; the error suggests a similar name."""
+    found = _find(name) if _SHAPE.fullmatch(name) and len(name) <= MAX_NAME else None
     if found is None:
         raise Invalid(field, name, _advice(name))
     return found
@@ -221,8 +225,8 @@ def zone(name: str, *, field: str = "timezone") -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _find(name: str) -> ZoneInfo | None:
-    # Only names on the list: the folder of zones also holds files that are not zones, and
-    # "localtime" would tie a schedule to one machine.
+    # Only known names: the zone folder also holds files that are not zones, and "localtime"
+    # would make a schedule depend on the machine.
     return ZoneInfo(name) if name in _names() else None
 
 
@@ -232,12 +236,12 @@ def _names() -> frozenset[str]:
 
 
 def _advice(name: str) -> str:
-    if len(name) <= LONGEST_NAME:
-        wanted = name.strip().replace(" ", "_").casefold()
+    if len(name) <= MAX_NAME:
+        typed = name.strip().replace(" ", "_").casefold()
         by_fold = {known.casefold(): known for known in _names()}
         by_city = {known.rsplit("/", 1)[-1].casefold(): known for known in sorted(_names())}
         known = by_fold | {city: full for city, full in by_city.items() if city not in by_fold}
-        close = get_close_matches(wanted, known, n=1, cutoff=0.7)
+        close = get_close_matches(typed, known, n=1, cutoff=0.7)
         if close:
             return f"did you mean {known[close[0]]}?"
     return "use an IANA name such as Europe/Berlin or UTC"
@@ -246,7 +250,7 @@ def _advice(name: str) -> str:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""No rule begins before EARLIEST and no slot lies after LATEST: every search ends."""
+"""Bounds of rules and slots, so that every search ends."""
 
 DAY = 86_400
 UNIX_DAY_ONE = EPOCH.toordinal()
@@ -254,7 +258,7 @@ TICK = timedelta(microseconds=1)
 
 
 def seconds(moment: datetime) -> int:
-    """Return the whole second an aware instant lies in."""
+    """Return an aware instant in whole seconds since 1970, rounded down."""
     since = moment - EPOCH
     return since.days * DAY + since.seconds
 
@@ -263,22 +267,22 @@ LAST_SECOND = seconds(LATEST)
 
 
 def instant(count: int) -> datetime:
-    """Return the UTC instant, or the unplaced wall time, of a count of seconds."""
+    """Return a count of seconds as a UTC instant, or as a nominal time."""
     return EPOCH + timedelta(0, count)
 
 
 def day_number(day: date) -> int:
-    """Return a calendar day as days since 1970-01-01."""
+    """Return a date as days since 1970-01-01."""
     return day.toordinal() - UNIX_DAY_ONE
 
 
 def calendar_day(number: int) -> date:
-    """Return the calendar day that lies so many days after 1970-01-01."""
+    """Return the date of a number of days after 1970-01-01."""
     return date.fromordinal(number + UNIX_DAY_ONE)
 
 
 def as_utc(moment: datetime, field: str) -> datetime:
-    """Return an aware instant in UTC, within the years Rota computes in, or refuse it."""
+    """Return an aware datetime in UTC; raise Invalid unless it is between EARLIEST and LATEST."""
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise Invalid(field, moment.isoformat(), "give it a time zone, for example +00:00")
     try:
@@ -291,5 +295,5 @@ def as_utc(moment: datetime, field: str) -> datetime:
 
 
 def out_of_range(field: str, value: str) -> Invalid:
-    """Return the refusal of a time outside the years Rota computes in."""
+    """Return the error for a time outside EARLIEST and LATEST."""
     return Invalid(field, value, "use a time between the years 1900 and 2199")

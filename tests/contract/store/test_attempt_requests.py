@@ -12,7 +12,7 @@ from rota.errors import Conflict, Fenced
 from rota.flow.observe.verification import verify
 from rota.flow.settle import settle_runs
 from rota.model.attempt_requests import (
-    MOST_DEFERRED,
+    MAX_DEFERRED,
     DeferredKind,
     DeferredOperation,
     DeferredResult,
@@ -183,7 +183,7 @@ class TestDeferred:
     async def test_what_is_deferred_is_bounded(self, bench: Bench) -> None:
         talk = await talking(bench)
         _, speaker = await talk.begin()
-        await bench.store.write(defer_operations, speaker, [talk.state("n", 1)] * MOST_DEFERRED)
+        await bench.store.write(defer_operations, speaker, [talk.state("n", 1)] * MAX_DEFERRED)
         with pytest.raises(Conflict, match="at most 200"):
             await bench.store.write(defer_operations, speaker, [talk.state("n", 1)])
         await bench.queue(talk.task)

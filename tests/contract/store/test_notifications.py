@@ -23,7 +23,7 @@ from rota.model.notifications import Delivery, DeliveryKind, DeliveryState, Noti
 from rota.model.runs import Lease
 from rota.model.tasks import OnLost, Retry
 from rota.model.views import DeadDeliveriesView
-from rota.rules.notifications import FLOORS
+from rota.rules.notifications import MIN_PRIORITIES
 from rota.rules.permissions import LOCAL
 from rota.rules.settlement import SettlementContext, settle
 from rota.store import settlement as store_settlement
@@ -117,7 +117,7 @@ class TestNotifications:
         channel, _, target = to.partition(":")
         space = await bench.space()
         await bench.store.write(
-            set_notification_target, space.id, channel, target, FLOORS[level], usual=False
+            set_notification_target, space.id, channel, target, MIN_PRIORITIES[level], usual=False
         )
 
     async def _told(self, bench: Bench, run_id: int | None = None) -> list[Delivery]:
@@ -155,7 +155,7 @@ class TestNotifications:
         await self._prefer(bench, "log:loud", NotificationLevel.URGENT)
         await self._prefer(bench, "log:ops", NotificationLevel.HIGH)
         await self._prefer(bench, "log:all")
-        lease = await self._lease(bench, priority=FLOORS[NotificationLevel.HIGH])
+        lease = await self._lease(bench, priority=MIN_PRIORITIES[NotificationLevel.HIGH])
         assert await bench.end(lease, failed(retryable=False))
         assert [d.target for d in await self._told(bench)] == ["all", "ops"]
         events = await bench.store.read(list_run_events, lease.run_id)
@@ -168,7 +168,7 @@ class TestNotifications:
             other.id,
             "log",
             "",
-            FLOORS[NotificationLevel.NORMAL],
+            MIN_PRIORITIES[NotificationLevel.NORMAL],
             usual=False,
         )
         assert await bench.end(await self._lease(bench), failed(retryable=False))

@@ -23,8 +23,8 @@ from rota.model.runs import Lease, RunState
 from rota.model.sessions import AgentSession, SessionFilter
 from rota.model.tasks import Task
 from rota.model.threads import (
-    LONGEST_MESSAGE,
-    MOST_PENDING,
+    MAX_MESSAGE,
+    MAX_PENDING,
     READER,
     MessageState,
     NewMessage,
@@ -432,12 +432,12 @@ class TestMessages:
 
     async def test_no_more_waits_than_one_run_can_read(self, bench: Bench) -> None:
         here = await talk(bench)
-        await self._say(here, *["x" * LONGEST_MESSAGE] * 8)
+        await self._say(here, *["x" * MAX_MESSAGE] * 8)
         with pytest.raises(Conflict, match="wait"):
-            await self._say(here, "x" * LONGEST_MESSAGE)
+            await self._say(here, "x" * MAX_MESSAGE)
         lease = await bench.claim_one()
         assert len(await self._given(here, lease)) == 8
-        await self._say(here, *["x"] * MOST_PENDING)
+        await self._say(here, *["x"] * MAX_PENDING)
         with pytest.raises(Conflict, match="wait"):
             await self._say(here, "x")
 

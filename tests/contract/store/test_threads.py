@@ -15,11 +15,11 @@ from rota.model.attempts import Cancelled
 from rota.model.runs import Lease, OpenRun, RunState
 from rota.model.tasks import NewTask, Retry, Task, TaskKind
 from rota.model.threads import (
-    LARGEST_FILES,
-    MOST_PASSING,
-    MOST_PASSING_BYTES,
-    MOST_PENDING,
-    MOST_PENDING_BYTES,
+    MAX_FILES_BYTES,
+    MAX_PASSING,
+    MAX_PASSING_BYTES,
+    MAX_PENDING,
+    MAX_PENDING_BYTES,
     READER,
     MessageFile,
     MessageState,
@@ -152,11 +152,11 @@ class TestThreads:
         self, bench: Bench
     ) -> None:
         here = await talk(bench)
-        words = [str(number) for number in range(MOST_PASSING + 2)]
+        words = [str(number) for number in range(MAX_PASSING + 2)]
         await say(bench, here.task, *words, asks=False)
         found = dict(await states(bench))
         assert [word for word in words if found[word] is PASSED] == ["0", "1"]
-        await say(bench, here.task, *words[: MOST_PENDING - MOST_PASSING])
+        await say(bench, here.task, *words[: MAX_PENDING - MAX_PASSING])
         with pytest.raises(Conflict):
             await say(bench, here.task, "one too many")
         (last,) = await say(bench, here.task, "chatter", asks=False)
@@ -313,7 +313,7 @@ class TestUnread:
 
     async def test_what_nobody_will_read_keeps_nobody_from_saying_more(self, bench: Bench) -> None:
         task = await self._task(bench)
-        for number in range(MOST_PENDING):
+        for number in range(MAX_PENDING):
             said = await self._say(bench, task, str(number))
         with pytest.raises(Conflict):
             await self._say(bench, task, "too many")
@@ -322,7 +322,7 @@ class TestUnread:
         lease = await bench.claim_one()
         given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert [given[0].body, given[-1].body] == ["1", "at last"]
-        assert len(given) == MOST_PENDING
+        assert len(given) == MAX_PENDING
         assert (await self._states(bench))[0] is MessageState.UNREAD
 
     async def test_what_stayed_unread_leaves_with_retention_and_what_waits_stays(
@@ -404,8 +404,8 @@ class TestMessageFiles:
 
     async def test_so_many_bytes_wait_in_a_thread_and_no_more(self, bench: Bench) -> None:
         task = await self._task(bench)
-        full = file_of(bytes(LARGEST_FILES))
-        for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
+        full = file_of(bytes(MAX_FILES_BYTES))
+        for _ in range(MAX_PENDING_BYTES // MAX_FILES_BYTES):
             said = await self._say(bench, task, full)
         with pytest.raises(Conflict, match="wait in cli:here to be read"):
             await self._say(bench, task, file_of(b"x"))
@@ -415,12 +415,12 @@ class TestMessageFiles:
         await self._say(bench, task, file_of(b"x"), text="at last")
         lease = await bench.claim_one()
         given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
-        assert sum(file.size for message in given for file in message.files) <= MOST_PENDING_BYTES
+        assert sum(file.size for message in given for file in message.files) <= MAX_PENDING_BYTES
         assert [message.body for message in given[-2:]] == ["words are welcome", "at last"]
 
     async def test_of_what_is_passed_over_only_what_it_was_is_kept(self, bench: Bench) -> None:
         task = await self._task(bench)
-        half = file_of(bytes(MOST_PASSING_BYTES // 2))
+        half = file_of(bytes(MAX_PASSING_BYTES // 2))
         first = await self._say(bench, task, half, asks=False)
         last = [await self._say(bench, task, half, asks=False) for _ in range(2)]
         states = [message.state for message in await self._all(bench)]
@@ -433,8 +433,8 @@ class TestMessageFiles:
         self, bench: Bench
     ) -> None:
         task = await self._task(bench)
-        full = file_of(bytes(LARGEST_FILES))
-        for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
+        full = file_of(bytes(MAX_FILES_BYTES))
+        for _ in range(MAX_PENDING_BYTES // MAX_FILES_BYTES):
             await self._say(bench, task, full)
         said = await self._say(bench, task, file_of(b"x"), asks=False)
         assert said.state is MessageState.SKIPPED
@@ -452,7 +452,7 @@ class TestMessageFiles:
 
     async def test_so_many_bytes_leave_at_once_that_nobody_waits_long(self, bench: Bench) -> None:
         task = await self._task(bench)
-        full, known = file_of(bytes(LARGEST_FILES)), MOST_PRUNED_BYTES // LARGEST_FILES
+        full, known = file_of(bytes(MAX_FILES_BYTES)), MOST_PRUNED_BYTES // MAX_FILES_BYTES
         for _ in range(known + 1):
             said = await self._say(bench, task, full)
             assert said.reader_run_id is not None

@@ -75,7 +75,7 @@ async def test_e2_one_changed_byte_makes_an_approval_void(small):
     question = await agent.asks(question="Deploy?", action=DEPLOY)
     changed = question["action"].replace("production", "productiom")
     digest = hashlib.sha256(changed.encode()).hexdigest()
-    with pytest.raises(Conflict, match="not that of the action"):
+    with pytest.raises(Conflict, match="does not match the action"):
         await decide(small, question, action_hash=digest)
     with pytest.raises(Invalid, match="^action_hash"):
         await decide(small, question, action_hash=None)
@@ -89,7 +89,7 @@ async def test_e2_the_same_action_asked_again_needs_an_approval_of_its_own(small
     again = await small.next()
     second = await again.asks(question="Deploy?", action=DEPLOY)
     assert second["action_hash"] != first["action_hash"]
-    with pytest.raises(Conflict, match="not that of the action"):
+    with pytest.raises(Conflict, match="does not match the action"):
         await decide(small, first)  # a click that came twice
     with pytest.raises(IllegalMove, match="closed"):
         await decide(small, first, question=first["id"])
@@ -122,7 +122,7 @@ async def test_e3_a_decision_after_expiry_or_cancellation_is_void(small, chance)
     agent = await small.begin(agent.assignment.task)
     question = await agent.asks(question="Deploy?", action=DEPLOY, expires_in="1m", default="deny")
     small.clock.advance(minutes=1)
-    with pytest.raises(Conflict, match="has run out"):
+    with pytest.raises(Conflict, match="has expired"):
         await decide(small, question)
     await expire(small.store, chance)
     again = await small.next()

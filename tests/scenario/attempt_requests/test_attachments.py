@@ -9,7 +9,7 @@ import pytest
 
 from rota.errors import Invalid, NotFound, Unavailable
 from rota.flow.define import attempt_requests
-from rota.keeper.workspace import LocalArtifactStore, shelf_of
+from rota.keeper.workspace import LocalArtifactStore, artifacts_folder
 from rota.model.notifications import Attachment
 from rota.store.views import list_deliveries
 
@@ -20,7 +20,7 @@ def shelf(tmp_path):
 
     def of(talkers, agent):
         talkers.artifacts = LocalArtifactStore(tmp_path)
-        folder = shelf_of(tmp_path / "spaces" / "main", agent.run_id)
+        folder = artifacts_folder(tmp_path / "spaces" / "main", agent.run_id)
         folder.mkdir(parents=True)
         return folder
 

@@ -93,7 +93,7 @@ async def test_what_is_denied_or_runs_out_is_not_done(small):
         small, "enqueue_task", {"task": "report"}, agent, expires_at=until.isoformat()
     )
     small.clock.advance(seconds=5)
-    with pytest.raises(Conflict, match="has run out"):
+    with pytest.raises(Conflict, match="has expired"):
         await decide(small, question)
     assert await runs_of(small, report) == []
 

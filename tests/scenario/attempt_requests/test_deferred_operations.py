@@ -9,7 +9,7 @@ import pytest
 from rota.errors import Conflict, Fenced, Invalid, NotFound, NotPermitted
 from rota.flow.define import attempt_requests
 from rota.flow.settle import running
-from rota.model.attempt_requests import MOST_DEFERRED
+from rota.model.attempt_requests import MAX_DEFERRED
 from rota.model.attempts import AttemptReport, Lost, Succeeded
 from rota.model.tasks import OnLost
 from rota.rules.permissions import LOCAL
@@ -205,7 +205,7 @@ async def test_e10_an_agent_cannot_flood_the_store_or_the_queue(small):
         await agent("spawn_subtask", instructions=f"Work {number}.")
     with pytest.raises(Conflict, match="21 subtasks, at most 20"):
         await agent("spawn_subtask", instructions="One more.")
-    for number in range(MOST_DEFERRED - 20):
+    for number in range(MAX_DEFERRED - 20):
         await agent("defer_state", key=f"k{number}", value=number)
     with pytest.raises(Conflict, match="at most 200"):
         await agent("defer_state", key="more", value=1)

@@ -132,7 +132,7 @@ async def test_an_answer_after_the_expiry_is_void_before_anybody_has_looked(smal
     agent = await small.begin()
     question = await agent.asks(expires_in="1m")
     small.clock.advance(minutes=1)
-    with pytest.raises(Conflict, match=f"question {question['id']} has run out"):
+    with pytest.raises(Conflict, match=f"question {question['id']} has expired"):
         await small.person("answer_run", run=agent.run_id, answer="yes")
 
 

@@ -201,7 +201,7 @@ async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
     assert (await store.read(get_run, run_id)).state is RunState.WAITING
     (question,) = await store.read(list_questions, [run_id])
     assert (question.question, question.context) == (
-        "This run was lost while it was going on. Run it again?",
+        "This run was lost while it was running. Run it again?",
         "it was running when the restored backup was taken",
     )
 

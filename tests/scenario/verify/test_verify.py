@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.flow.observe.verification import MOST_SLOTS, verify
+from rota.flow.observe.verification import MAX_SLOTS, verify
 from rota.flow.settle import settle_attempts
 from rota.model.attempts import Assignment, AttemptReport, Succeeded
 from rota.model.runs import RunState
@@ -88,7 +88,7 @@ async def test_a_ledger_row_that_lies_partly_before_the_slots_looked_at_is_not_j
     found = await verify(desk.store)
     assert found.violations == ()
     slots = {c.looked_at for c in found.checks if c.invariant is Invariant.EVERY_SLOT}
-    assert max(slots) <= MOST_SLOTS
+    assert max(slots) <= MAX_SLOTS
     assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are checked",)
 
 

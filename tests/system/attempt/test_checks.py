@@ -77,7 +77,7 @@ def test_a_success_that_is_none_is_tried_again_and_shown_with_its_evidence(simpl
     assert (run["state"], run["error_code"], run["check_state"]) == (
         "failed", "check_failed", "contradicted",
     )  # fmt: skip
-    assert "a check says it is not" in simple.rota("why", str(run["id"])).stdout
+    assert "a check failed" in simple.rota("why", str(run["id"])).stdout
 
 
 def test_a_gate_wakes_when_there_is_something_and_is_quiet_otherwise(simple):

@@ -8,7 +8,7 @@ import signal
 from rota.flow.attempt.output import OutputParser
 from rota.flow.attempt.programs import FollowedAttempt, KeeperWatchdog
 from rota.keeper.monitor import _stat
-from rota.keeper.protocol import as_lines, from_lines
+from rota.keeper.protocol import from_lines, to_lines
 from rota.model.attempts import ExitReason
 from tests.system.keeper.homes import sleeping
 
@@ -79,7 +79,7 @@ async def test_a_stopped_keeper_is_woken_and_the_program_goes_on(tmp_path):
         assert [(await watch.look(followed))[0].state for _ in range(2)] == ["running", "silent"]
         assert _stat(sign.pid)[0] != b"T"
         assert watch.ended == {}
-        assert yard.look(kept) is None
+        assert yard.exit_record(kept) is None
 
 
 async def test_a_keeper_that_stays_silent_is_ended_with_its_tree(tmp_path):
@@ -90,10 +90,10 @@ async def test_a_keeper_that_stays_silent_is_ended_with_its_tree(tmp_path):
             os.kill(sign.pid, signal.SIGSTOP)
             await watch.look(followed)
         assert list(watch.ended) == [1]
-        while (ending := yard.look(kept)) is None:
-            await yard.rung(kept, 0.05)
+        while (ending := yard.exit_record(kept)) is None:
+            await yard.wait_for_change(kept, 0.05)
         assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, True)
-        assert not (await yard.sign(kept)).alive
+        assert not (await yard.take_sample(kept)).alive
 
 
 async def test_a_number_that_went_to_another_process_is_told_apart(tmp_path):
@@ -101,9 +101,9 @@ async def test_a_number_that_went_to_another_process_is_told_apart(tmp_path):
         (folder,) = (tmp_path / "home" / "keepers" / "attempts").iterdir()
         facts, _ = from_lines((folder / "keeper").read_bytes())
         other = {**facts, "pid": os.getpid()}  # alive, but it began at another time
-        (folder / "keeper").write_bytes(as_lines(other))
-        seen = await yard.sign(kept)
+        (folder / "keeper").write_bytes(to_lines(other))
+        seen = await yard.take_sample(kept)
         assert (seen.alive, seen.state, seen.pid) == (False, "gone", None)
-        assert not yard.rouse(kept, for_good=True)
-        (folder / "keeper").write_bytes(as_lines(facts))
-        assert (await yard.sign(kept)).pid == sign.pid
+        assert not yard.wake(kept, for_good=True)
+        (folder / "keeper").write_bytes(to_lines(facts))
+        assert (await yard.take_sample(kept)).pid == sign.pid

@@ -101,7 +101,7 @@ def test_a_link_that_leads_out_of_the_space_is_not_run(house_with_scripts, tmp_p
     kept.up()
     run = kept.done("linked")
     assert (run["state"], run["error_code"], len(run["attempts"])) == ("failed", "invalid", 1), run
-    assert "it is a link that leads elsewhere" in run["error"]
+    assert "it is a link to another place" in run["error"]
     assert not (kept.work / "pwned").exists()
 
 

@@ -219,7 +219,7 @@ def test_a_program_that_the_image_lacks_never_began(run, ground, podman):
     for missing in ("nosuchprog", "/opt/nosuchprog", "./nosuchprog"):
         done = run(missing)
         told = f"cannot start container: {missing} is not in the image {podman.image}: "
-        assert done.stderr.decode() == f"{told}name a program that it has\n"
+        assert done.stderr.decode() == f"{told}name a program of the image\n"
         assert (done.returncode, done.stdout) == (126, b"")
     assert podman.ask("ps", "--all", "--quiet") == ""
     for there in ("python3", "./tool", f"{ground.folder}/tool"):

@@ -10,7 +10,7 @@ import pytest
 
 from rota.app.probes import Evaluator
 from rota.executors.shared import exec_program, port_forward
-from rota.keeper.build import Interpreter, build
+from rota.keeper.build import Interpreter, build_keeper
 from tests.system.executors.planted_modules import planting
 from tests.system.executors.test_container import container, podman  # noqa: F401 - fixtures
 from tests.system.executors.test_docker import docker, image, kit  # noqa: F401 - fixtures
@@ -78,7 +78,7 @@ def test_no_python_of_the_host_imports_sitecustomize_conftest_or_what_pyproject_
     assert done.returncode == 0, done.stderr
     python = Interpreter.running()
     starts = {
-        "keeper": build(tmp_path / "keepers").argv("--try"),
+        "keeper": build_keeper(tmp_path / "keepers").argv("--try"),
         "start": python.script(str(Path(exec_program.__file__)), "--", "/bin/true"),
         "forward": python.script(str(Path(port_forward.__file__)), "--", "/bin/true"),
         "module": python.module("rota.keeper.build"),

@@ -246,7 +246,7 @@ def test_a_bubblewrap_that_cannot_build_the_walls_is_found_out(ground, tmp_path)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes need a control group")
 def test_root_without_a_control_group_cannot_promise_a_bound_on_processes(ground, sandbox):
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=None)
-    with pytest.raises(Unavailable, match="a bound on root's processes"):
+    with pytest.raises(Unavailable, match="a limit on root's processes"):
         executor.wrap(Program(argv=["/bin/true"]), ground.room())
 
 
@@ -254,8 +254,8 @@ def test_a_bound_that_holds_for_single_processes_only_is_told(ground, sandbox):
     group = CgroupHierarchy("/nonexistent", frozenset({"pids"}), unified=False)
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=group)
     assert [(missing.what, missing.needed) for missing in executor.check()] == [
-        ("a bound on the memory of all processes together", False),
-        ("a bound on processors", False),
+        ("a limit on the memory of all processes together", False),
+        ("a limit on CPUs", False),
     ]
 
 

@@ -145,19 +145,19 @@ def test_a_socket_that_is_made_anew_is_found(ground, kit, container, answering):
         container.sweep(spec)
 
 
-def test_with_its_client_killed_the_lobby_ends_by_itself(ground, kit, container, answering):
+def test_with_its_client_killed_the_sidecar_ends_by_itself(ground, kit, container, answering):
     desk = answering("d/desk", 7684, alone=True)
     with running(ground, kit, container, desk=desk.way) as (child, spec):
-        lobby = kit.ask("ps", "--quiet", "--filter", f"name=rota-{spec.name}-lobby")
-        assert lobby
-        inside = int(kit.ask("inspect", "--format", "{{.State.Pid}}", lobby))
+        sidecar = kit.ask("ps", "--quiet", "--filter", f"name=rota-{spec.name}-sidecar")
+        assert sidecar
+        inside = int(kit.ask("inspect", "--format", "{{.State.Pid}}", sidecar))
         ended = os.pidfd_open(inside)
         child.kill()
         child.wait()
         assert waited(ended), "nobody holds it any more"
 
 
-def test_a_lobby_that_cannot_be_had_stops_the_program(ground, kit, answering):
+def test_a_sidecar_that_cannot_be_had_stops_the_program(ground, kit, answering):
     broken = ground.root / kit.engine.kind
     broken.write_text(
         "#!/bin/sh\ncase \"$*\" in *' --detach '*) echo no room for it >&2; exit 125;; esac\n"
@@ -176,7 +176,7 @@ def test_a_lobby_that_cannot_be_had_stops_the_program(ground, kit, answering):
     assert not (ground.folder / "ran").exists()
 
 
-def test_a_lobby_whose_image_somebody_else_just_brought_is_had(ground, kit, answering):
+def test_a_sidecar_whose_image_somebody_else_just_brought_is_had(ground, kit, answering):
     late = ground.root / kit.engine.kind
     late.write_text(
         f"#!/bin/sh\ncase \"$*\" in *' --detach '*) mkdir {ground.root}/once 2>/dev/null &&"
@@ -201,7 +201,7 @@ def test_an_engine_that_cannot_have_lobbies_is_told_of(ground, kit):
     broken.chmod(0o755)
     engine = replace(kit.engine, program=str(broken))
     missing = ContainerExecutor(Interpreter.running(), ground.mounts, engine).check()
-    assert (missing[0].what, missing[0].where) == ("ways out of containers", "not here")
+    assert (missing[0].what, missing[0].where) == ("sidecars of containers", "not here")
     assert missing[0].needed
 
 

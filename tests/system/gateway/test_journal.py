@@ -98,7 +98,7 @@ def test_an_attempt_that_is_let_in_no_more_leaves_what_it_began_unknown(home):
         token, door = await home.permit(daemon, 1)
         asking = asyncio.ensure_future(asyncio.to_thread(order, Line(door), token, "slow"))
         assert await asyncio.to_thread(home.provider.script.begun.wait, PATIENCE)
-        await daemon.dismiss("1-1")
+        await daemon.revoke("1-1")
         with pytest.raises(OSError):
             await asking
         token, door = await home.permit(daemon, 1, epoch=2)

@@ -18,9 +18,9 @@ import pytest
 
 from rota.errors import Unavailable
 from rota.gateway import client
-from rota.gateway.client import GatewayClient, look
+from rota.gateway.client import GatewayClient, gateway_status
 from rota.gateway.upstreams import Upstream as Known
-from rota.gateway.upstreams import allowed_in
+from rota.gateway.upstreams import parse_allow
 from rota.keeper.build import Interpreter
 from tests.system.gateway.upstream import Upstream
 
@@ -66,7 +66,7 @@ class Home:
                 scheme="http",
                 host="127.0.0.1",
                 port=self.provider.port,
-                allow=allowed_in("models", ["GET /v1/**", "POST /v1/*"]),
+                allow=parse_allow("models", ["GET /v1/**", "POST /v1/*"]),
                 headers=(("x-api-key", self.secret),),
                 secret="models",  # noqa: S106
                 local=True,
@@ -80,23 +80,23 @@ class Home:
             return python.module("rota.gateway.server", folder)
 
         made = GatewayClient(self.folder, argv, {}, self.upstreams)
-        made.promise(time.clock_gettime(time.CLOCK_BOOTTIME) + 600)
+        made.extend_lease(time.clock_gettime(time.CLOCK_BOOTTIME) + 600)
         self.daemons.append(made)
         return made
 
-    async def permit(self, daemon, run, *, walled=True, requests=1000, epoch=1, **more):
+    async def permit(self, daemon, run, *, own_loopback=True, requests=1000, epoch=1, **more):
         token = daemon.token(run, epoch)
-        await daemon.permit(
+        await daemon.grant(
             f"{run}-{epoch}",
             token,
             upstreams=["models"],
             ended=str(self.gone),
-            port=None if walled else daemon.port(),
+            port=None if own_loopback else daemon.port(),
             requests_left=requests,
             bytes_left=1 << 30,
             **{"space": 1, "scope": f"run {run}", "since": None, **more},
         )
-        return token, daemon.door(f"{run}-{epoch}")
+        return token, daemon.socket_path(f"{run}-{epoch}")
 
     def pid(self):
         """Return the process that holds the lock, if one does."""
@@ -153,7 +153,7 @@ def test_an_attempt_asks_by_its_own_door_with_its_own_token_and_no_other(home):
         assert home.provider.script.noted[0].headers["x-api-key"] == [REAL]
         for path in (home.folder, *home.folder.rglob("*")):
             assert not path.stat().st_mode & 0o077, path
-        await daemon.dismiss("1-1")
+        await daemon.revoke("1-1")
         assert not os.path.exists(door)  # noqa: ASYNC240, PTH110
         assert (await asyncio.to_thread(ask, Line(other), two))[0] == 200
 
@@ -163,9 +163,9 @@ def test_an_attempt_asks_by_its_own_door_with_its_own_token_and_no_other(home):
 def test_attempts_without_walls_share_a_port_of_loopback(home):
     async def work():
         daemon = home.daemon()
-        token, _ = await home.permit(daemon, 1, walled=False)
-        walled, _ = await home.permit(daemon, 2)
-        for known, status in ((token, 200), (walled, 401), ("sk-rota-x", 401)):
+        token, _ = await home.permit(daemon, 1, own_loopback=False)
+        own_loopback, _ = await home.permit(daemon, 2)
+        for known, status in ((token, 200), (own_loopback, 401), ("sk-rota-x", 401)):
             line = HTTPConnection("127.0.0.1", daemon.port(), timeout=PATIENCE)
             assert (await asyncio.to_thread(ask, line, known))[0] == status
             assert home.daemon().port() == daemon.port()
@@ -185,7 +185,7 @@ def test_the_next_daemon_finds_it_and_an_answer_goes_on_meanwhile(home):
         first.close()
         home.secret = "sk-ant-another-key"  # noqa: S105
         second = home.daemon()
-        await second.keep(frozenset({"1-1"}))
+        await second.renew(frozenset({"1-1"}))
         assert home.pid() == pid
         home.provider.script.go.set()
         assert b"last" in await asyncio.to_thread(answer.read)
@@ -260,7 +260,7 @@ def test_what_has_ended_is_let_in_no_more_and_what_is_young_stays(home):
         _, old = await home.permit(daemon, 1)
         daemon._permitted["1-1"] -= 100
         token, young = await home.permit(daemon, 2)
-        await daemon.keep(frozenset())
+        await daemon.renew(frozenset())
         assert not os.path.exists(old)  # noqa: ASYNC240, PTH110
         assert (await asyncio.to_thread(ask, Line(young), token))[0] == 200
 
@@ -340,9 +340,9 @@ def test_a_port_that_is_taken_is_told_and_another_one_tried_next(home):
         taken = daemon.port()
         with socket.create_server(("127.0.0.1", taken)):
             with pytest.raises(Unavailable, match="cannot listen"):
-                await home.permit(daemon, 1, walled=False)
+                await home.permit(daemon, 1, own_loopback=False)
             assert daemon.port() != taken
-            token, _ = await home.permit(daemon, 1, walled=False)
+            token, _ = await home.permit(daemon, 1, own_loopback=False)
         line = HTTPConnection("127.0.0.1", daemon.port(), timeout=PATIENCE)
         assert (await asyncio.to_thread(ask, line, token))[0] == 200
 
@@ -351,22 +351,22 @@ def test_a_port_that_is_taken_is_told_and_another_one_tried_next(home):
 
 def test_it_is_looked_at_from_outside_and_left_alone(home, monkeypatch):
     async def work():
-        assert look(home.folder) is None
+        assert gateway_status(home.folder) is None
         daemon = home.daemon()
         await home.permit(daemon, 1)
-        seen = await asyncio.to_thread(look, home.folder)
+        seen = await asyncio.to_thread(gateway_status, home.folder)
         assert (seen.pid, seen.attempts, seen.current) == (home.pid(), 1, True)
         assert abs(seen.since.timestamp() - time.time()) < 60
         assert os.path.exists(seen.socket)  # noqa: ASYNC240, PTH110
         os.kill(seen.pid, signal.SIGSTOP)
-        monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.1)
-        stopped = await asyncio.to_thread(look, home.folder)
+        monkeypatch.setattr(client, "STATUS_SECONDS", 0.1)
+        stopped = await asyncio.to_thread(gateway_status, home.folder)
         os.kill(seen.pid, signal.SIGCONT)
         assert (stopped.pid, stopped.attempts) == (seen.pid, None)
         daemon.close()
         os.kill(seen.pid, signal.SIGKILL)
         assert await asyncio.to_thread(home.until_gone)
-        assert await asyncio.to_thread(look, home.folder) is None
+        assert await asyncio.to_thread(gateway_status, home.folder) is None
 
     run(home, work)
 
@@ -386,7 +386,7 @@ def test_c7_what_was_used_stays_used_though_the_gateway_is_killed(home):
         assert home.pid() != pid
         told = [(await asyncio.to_thread(ask, Line(door), token))[0] for _ in range(3)]
         assert told == [200, 200, 403]
-        await daemon.dismiss("1-1")
+        await daemon.revoke("1-1")
         assert not noted.exists()
         await home.permit(daemon, 1, requests=1)
         assert (await asyncio.to_thread(ask, Line(door), token))[0] == 200

@@ -14,7 +14,7 @@ import pytest
 
 from rota.app.settings import load_settings
 from rota.app.sites import LocalSiteChecker
-from rota.keeper.home import LocalKeeperHome, states_of
+from rota.keeper.home import LocalKeeperHome, state_folders
 from rota.model.attempts import KeptAttempt
 
 PATIENCE = 30.0
@@ -81,9 +81,9 @@ def shown(terminal, text):
 def captured(sited, run):
     home = sited.house.home
     yard = LocalKeeperHome(home, "here", LocalSiteChecker(load_settings(str(home))).executors)
-    nonce = states_of(home, run, 1)[-1].name + "0" * 8
+    nonce = state_folders(home, run, 1)[-1].name + "0" * 8
     kept = KeptAttempt(run_id=run, epoch=1, home="", nonce=nonce, boot="", executor="tmux")
-    return yard.pane(kept)
+    return yard.capture_pane(kept)
 
 
 @pytest.mark.parametrize("place", ["walled"], indirect=True)

@@ -118,7 +118,7 @@ def test_folders_of_the_list_are_seen_as_they_were_asked_for(sited, walls):
     refused = sited.rota(
         "task", "create", "more", "--command", "true", *walls.options, "--mount", "/opt"
     )
-    assert (refused.returncode != 0, "may not be shown" in refused.stderr) == (True, True)
+    assert (refused.returncode != 0, "may not be mounted" in refused.stderr) == (True, True)
     sited.up()
     run = sited.ended(sited.start("read"))
     assert run["state"] == "failed", run

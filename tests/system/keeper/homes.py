@@ -27,8 +27,8 @@ class Home:
         self.folder.mkdir(mode=0o700)
         self.cwd = str(folder)
         self.yard = LocalKeeperHome(self.folder, "here", {"process": executor})
-        assert self.yard.take()
-        self.yard.promise(self.yard.moment() + 60.0)
+        assert self.yard.acquire()
+        self.yard.extend_lease(self.yard.boot_time() + 60.0)
         self.tries = []
 
     def next_try(self):
@@ -58,13 +58,13 @@ class Home:
 
     async def runs(self, kept):
         """Return what is seen of a try once its program runs."""
-        while (sign := await self.yard.sign(kept)).state != "running":
-            await self.yard.rung(kept, RETRY_SECONDS)
+        while (sign := await self.yard.take_sample(kept)).state != "running":
+            await self.yard.wait_for_change(kept, RETRY_SECONDS)
         return sign
 
     async def ending(self, kept):
-        while (ending := self.yard.look(kept)) is None:
-            await self.yard.rung(kept, RETRY_SECONDS)
+        while (ending := self.yard.exit_record(kept)) is None:
+            await self.yard.wait_for_change(kept, RETRY_SECONDS)
         return ending
 
     async def close(self):

@@ -102,7 +102,7 @@ async def test_whatever_an_earlier_try_left_a_file_is_put_in_its_place(tmp_path,
         words = WorkspaceFile(name="words", content=b"told\n")
         await home.start(kept, "cat", str(home.folder / "files" / "words"), files=(words,))
         assert (await home.ending(kept)).code == 0
-        assert home.yard.read(kept, OutputStream.OUT, 0, 10) == b"told\n"
+        assert home.yard.read_output(kept, OutputStream.OUT, 0, 10) == b"told\n"
 
 
 def bells():
@@ -127,10 +127,10 @@ async def test_a_keeper_whose_disk_takes_no_beat_is_not_silent(tmp_path):
         await home.start(kept, "sh", "-c", "read word; exec sleep 60", keep_stdin_open=True)
         before = await home.runs(kept)
         resource.prlimit(before.pid, resource.RLIMIT_FSIZE, (0, 0))
-        home.yard.write(kept, 0, b"word\n")
+        home.yard.write_input(kept, 0, b"word\n")
         async with asyncio.timeout(10.0):
-            while (after := await home.yard.sign(kept)).beat == before.beat:
-                await home.yard.rung(kept, 1.0)
+            while (after := await home.yard.take_sample(kept)).beat == before.beat:
+                await home.yard.wait_for_change(kept, 1.0)
         assert after.beat > before.beat
 
 
@@ -164,9 +164,9 @@ async def test_a_tree_that_does_not_die_holds_nobody_up_and_is_not_over_before(t
                 os.kill(pid, signal.SIGKILL)
             longest, end = 0.0, clock() + 1.0
             while (before := clock()) < end:
-                assert home.yard.look(kept) is None
+                assert home.yard.exit_record(kept) is None
                 longest = max(longest, clock() - before)
-                await home.yard.rung(kept, 0.05)
+                await home.yard.wait_for_change(kept, 0.05)
         assert longest < 0.5
         ending = await home.ending(kept)
         assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, False)

@@ -23,7 +23,7 @@ from rota.model.json import to_json
 from rota.model.runs import Question, RunSource, RunState
 from rota.model.settlement import ApprovedAction, NewDelivery
 from rota.rules.approvals import APPROVE
-from rota.rules.effects import effect_key, slot_of
+from rota.rules.effects import effect_key, effect_slot
 from rota.rules.permissions import LOCAL
 from rota.rules.settlement import SettlementContext, settle_answer
 from rota.store import settlement as store_settlement
@@ -74,7 +74,7 @@ async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
     if run is None or run.state is not RunState.RUNNING:
         return
     space = await patiently(partial(store.read, find_space, "main"))
-    slot = slot_of(run)
+    slot = effect_slot(run)
     speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
     )

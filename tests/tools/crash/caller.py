@@ -37,7 +37,7 @@ from rota.model.tasks import After, AfterOn, Policy, Retry
 from rota.model.threads import MessageFile, NewFile, NewMessage, NewThread
 from rota.rules.permissions import LOCAL
 from rota.rules.plans import plan_schedule
-from rota.rules.tokens import SECRET_BYTES, digest_of
+from rota.rules.tokens import SECRET_BYTES, secret_digest
 from rota.store.attempts import (
     adopt_attempt,
     drop_kept_attempt,
@@ -356,7 +356,7 @@ class _Calls:
         await _patiently(partial(store.write, clear_session, NOBODYS))
 
     async def _key(self, name: str, secret: bytes) -> Key:
-        found = await _patiently(partial(self._store.read, find_key, digest_of(secret)))
+        found = await _patiently(partial(self._store.read, find_key, secret_digest(secret)))
         if found is not None:
             return found
         make = partial(keys.create_key, self._store, LOCAL, name, secret, scopes=EVERY_SCOPE)

@@ -34,7 +34,7 @@ from rota.model.json import to_json
 from rota.model.runs import FINISHED, Run, RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Overlap, Policy, TaskKind
-from rota.rules.effects import slot_of
+from rota.rules.effects import effect_slot
 from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.store.attempt_requests import defer_operations
@@ -59,7 +59,7 @@ BEGUN_SECONDS: Final = 20.0
 LINES: Final = 30
 ROOM: Final = {"ROTA_LIMIT_BACKGROUND": "100", "ROTA_LIMIT_SPACE_BACKGROUND": "100"}
 MOST_EVENTS: Final = 1_000
-MOST_LOSSES: Final = 3
+MAX_LOSSES: Final = 3
 """After so many blows a daemon is left to work: a run that loses its worker more often fails."""
 NEED_AN_ENDED_ONE: Final = frozenset({"drop_kept_attempt"})
 CARRIED_OUT: Final = frozenset({"put_state", "defer_state"})
@@ -110,7 +110,7 @@ class KeptDriver(Driver):
         self._ask(self._define)
         try:
             for number, blow in enumerate(self._case.blows):
-                if number % MOST_LOSSES == 0 or blow.owner in NEED_AN_ENDED_ONE:
+                if number % MAX_LOSSES == 0 or blow.owner in NEED_AN_ENDED_ONE:
                     self._leave_behind()
                 self._strike(blow)
             self._let_end()
@@ -344,7 +344,7 @@ class AskingDriver(KeptDriver):
             epoch=run.epoch,
             task_id=run.task_id,
             space_id=space.id,
-            slot=slot_of(run),
+            slot=effect_slot(run),
         )
         item = json.dumps({"items": [["", str(run.id), "null"]]})
         question = json.dumps(to_json(QUESTION))

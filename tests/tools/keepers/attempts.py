@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rota.keeper.build import KeeperBinary, build
+from rota.keeper.build import KeeperBinary, build_keeper
 from rota.keeper.client import KeeperLease
 from rota.model.programs import Program, ResourceLimits
 from rota.ports.executor import KeeperSpec, ProcessTreeMode, StopSignalTarget
@@ -35,7 +35,7 @@ def become_nobody() -> None:
 
 def keeper_program(home: Path) -> KeeperBinary:
     """Return the keeper, run by an interpreter that this user can run."""
-    program = build(home / "cache")
+    program = build_keeper(home / "cache")
     return replace(program, python=python_for_everybody()) if os.geteuid() else program
 
 

@@ -24,7 +24,7 @@ from rota.keeper.client import (
     new_identity,
     probe,
     read_spool,
-    start,
+    start_keeper,
 )
 from rota.model.programs import Program, ResourceLimits
 from rota.ports.executor import KeeperSpec, ProcessTreeMode
@@ -111,7 +111,7 @@ class Daemon:
             if not stopping and len(living) < self.at_once:
                 self._begin()
             elif poll.poll(LOOK_MILLISECONDS):
-                self.wake.names()
+                self.wake.read_names()
             self.lease.renew(LEASE_SECONDS)
 
     def _one(self, sql: str, *values: str | int) -> int:
@@ -141,7 +141,7 @@ class Daemon:
             bounds=ResourceLimits(grace_seconds=0.3, hard_seconds=30.0),
             tree=tree,
         )
-        start(
+        start_keeper(
             folder,
             spec,
             identity,

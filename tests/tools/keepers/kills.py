@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota.keeper.cleanup import sweep
-from rota.keeper.linux import all_pids, children, die_with_parent, strike
+from rota.keeper.cleanup import kill_marked
+from rota.keeper.linux import all_pids, children, die_with_parent, send_signal
 from rota.keeper.protocol import from_lines, read_file
 from rota.ports.executor import ProcessTreeMode
 from tests.tools.keepers.attempts import become_nobody
@@ -128,7 +128,7 @@ class Killing:
         carries = name.encode()
         still_it = lambda pid: carries in read_file(f"/proc/{pid}/environ")  # noqa: E731
         for number in [signal.SIGSTOP] * (len(victims) > 1) + [signal.SIGKILL]:
-            struck = [strike(pid, number, still_it) for pid in victims]
+            struck = [send_signal(pid, number, still_it) for pid in victims]
         self.result.kills[what] += bool(victims) and any(struck)
 
     def _rival(self) -> None:
@@ -243,7 +243,7 @@ class Killing:
         if survivors:
             self.result.faults.append(f"{len(survivors)} processes survived: {survivors}")
             for name in names:
-                sweep(name)
+                kill_marked(name)
 
     def _survivors(self) -> list[tuple[int, bytes]]:
         """Return whatever names this home in its command line or its environment."""

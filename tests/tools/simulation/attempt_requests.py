@@ -11,7 +11,7 @@ from rota.model.attempts import WaitingForAnswer
 from rota.model.json import to_json
 from rota.model.runs import Run
 from rota.model.settlement import NewDelivery
-from rota.rules.effects import effect_key, slot_of
+from rota.rules.effects import effect_key, effect_slot
 from rota.store.attempt_requests import defer_operations, record_effect
 from rota.store.store import Store
 from rota.store.tasks import find_space
@@ -27,7 +27,7 @@ QUESTION = WaitingForAnswer(question="Go on?", options=("yes", "no"))
 async def speak(store: Store, run: Run, *, asks: bool) -> None:
     """Defer an item and a message for an attempt, send another at once, and perhaps ask."""
     space = await store.read(find_space, run.space)
-    slot = slot_of(run)
+    slot = effect_slot(run)
     speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
     )

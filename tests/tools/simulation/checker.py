@@ -35,7 +35,7 @@ NEVER_CHANGES = (
     *("id", "space_id", "task_id", "payload", "key", "created_at", "source"),
     *("schedule_id", "slot_key", "slot_at", "upstream_id", "depth"),
 )
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 PRUNE = "prune_runs"
 UNREPORTED = object()
 """What an attempt has to show for itself before it has said how it went."""
@@ -169,7 +169,7 @@ class Checker:
             most = self._most_attempts.get(new.task_id, 1) - 1
             if new.retries != old.retries + 1 or new.retries > most:
                 _broken("attempts stay within the policy", f"run {new.id}: {new.retries} retries")
-        if new.losses > MOST_LOSSES:
+        if new.losses > MAX_LOSSES:
             _broken("losses are bounded", f"run {new.id} was lost {new.losses} times")
 
     def _claimed(self, old: Row, new: Row, commit: Commit) -> None:

@@ -144,8 +144,8 @@ class Sometimes:
         return [name for name in SOMETIMES if not self.counts[name]]
 
 
-MOST_LOSSES = 3
-REPLACED = "a newer slot took its place in the queue"
+MAX_LOSSES = 3
+REPLACED = "a newer slot replaced it in the queue"
 
 
 def walked(changes: Mapping[str, Sequence[Change]], commit: Commit) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _moved(old: Row, new: Row) -> Iterator[str]:
         yield "a run expires in the queue"
     if new.state == "expired" and old.state == "waiting":
         yield "a question expires"
-    if new.state == "failed" and new.error_code == "lost" and new.losses == MOST_LOSSES:
+    if new.state == "failed" and new.error_code == "lost" and new.losses == MAX_LOSSES:
         yield "a run is lost for the last time"
     if new.error == REPLACED:
         yield "a waiting slot is replaced by a newer one"

@@ -35,7 +35,7 @@ class SimYard:
         self.host = home.machine.name
         self.boot = home.machine.boot
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Take the home for this process; false if another one has it."""
         taken = self._home.take(self._process)
         self._sea.sometimes.hit("a home is taken" if taken else "a home is another process's")
@@ -45,18 +45,18 @@ class SimYard:
         """Let go of the home."""
         self._home.leave(self._process)
 
-    def moment(self) -> float:
+    def boot_time(self) -> float:
         """Return the seconds since some instant, which a promise counts in."""
         return self._sea.loop.time()
 
-    def promise(self, until: float) -> None:
+    def extend_lease(self, until: float) -> None:
         """Let every keeper go on until a moment."""
         if self._home.holder is not self._process:
             return
         self._judge(lambda: self._sea.checker.kept.promised(self._home, until))
         self._home.promise(until)
 
-    def room(
+    def make_workspace(
         self,
         assignment: Assignment,
         site: Site,
@@ -66,7 +66,7 @@ class SimYard:
         """Return folders that nobody looks into."""
         return AgentWorkspace(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
-    def mailbox(self, kept: KeptAttempt) -> str:
+    def make_mailbox(self, kept: KeptAttempt) -> str:
         """Nobody here has one."""
         return "/mailbox"
 
@@ -131,7 +131,7 @@ class SimYard:
             room=int(draw() * 40) if full else None,
         )
 
-    def look(self, kept: KeptAttempt) -> ExitRecord | None:
+    def exit_record(self, kept: KeptAttempt) -> ExitRecord | None:
         """Return how an attempt ended; what is left of an orphaned tree is ended first."""
         keeper = self._home.keepers.get(_name(kept))
         if keeper is None:
@@ -148,24 +148,26 @@ class SimYard:
             self._sea.checker.kept.ended(keeper)
         return ending
 
-    def beside(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
+    def other_launches(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
         """Nothing runs beside an attempt here."""
         return ()
 
-    def wrote(self, kept: KeptAttempt) -> bool | None:
+    def has_written(self, kept: KeptAttempt) -> bool | None:
         """Nothing leads outside here."""
         return None
 
-    def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
+    def read_output(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
         keeper = self._home.keepers.get(_name(kept))
         return b"" if keeper is None else keeper.spool(stream)[offset : offset + most]
 
-    def input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
+    def read_input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
         """Return that the input of a program has ended."""
         return b"", True
 
-    def write(self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False) -> None:
+    def write_input(
+        self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False
+    ) -> None:
         """Write nothing: the input has ended."""
 
     def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
@@ -175,28 +177,28 @@ class SimYard:
             self._sea.history.note(self._process.name, f"cancels {_name(kept)}: {why}")
             keeper.cancel(grace_seconds)
 
-    def result(self, assignment: Assignment) -> bytes | None:
+    def read_result(self, assignment: Assignment) -> bytes | None:
         """No program here writes one."""
         return None
 
-    async def sweep(self, kept: KeptAttempt) -> None:
+    async def clean_up(self, kept: KeptAttempt) -> None:
         """Nothing outlives a tree here."""
 
-    async def unswept(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
+    async def find_uncleaned(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
         """Nothing outlives a tree here."""
         return ()
 
-    def pane(self, kept: KeptAttempt) -> str | None:
+    def capture_pane(self, kept: KeptAttempt) -> str | None:
         """There are no panes here."""
         return None
 
-    async def forget(self, kept: KeptAttempt) -> None:
+    async def delete(self, kept: KeptAttempt) -> None:
         """Delete the folder of an attempt."""
         keeper = self._home.keepers.pop(_name(kept), None)
         if keeper is not None and keeper.lives:
             self._sea.loop.fail(Violation("only what has ended is forgotten", _name(kept)))
 
-    async def tidy(self, known: Sequence[KeptAttempt]) -> None:
+    async def delete_old(self, known: Sequence[KeptAttempt]) -> None:
         """Delete what has ended long ago and is not known any more.
 
         What ended a moment ago may have begun after somebody looked for what is known.
@@ -207,18 +209,18 @@ class SimYard:
             if ended is not None and ended < before:
                 del self._home.keepers[name]
 
-    async def sign(self, kept: KeptAttempt) -> AttemptSample:
+    async def take_sample(self, kept: KeptAttempt) -> AttemptSample:
         """Return that an attempt is there; no keeper here falls silent while it lives."""
         keeper = self._home.keepers.get(_name(kept))
         return AttemptSample(
             run_id=kept.run_id, epoch=kept.epoch, alive=keeper is not None and keeper.lives
         )
 
-    def rouse(self, kept: KeptAttempt, *, for_good: bool) -> bool:
+    def wake(self, kept: KeptAttempt, *, for_good: bool) -> bool:
         """Nobody here has to be woken."""
         return False
 
-    async def rung(self, kept: KeptAttempt, seconds: float) -> None:
+    async def wait_for_change(self, kept: KeptAttempt, seconds: float) -> None:
         """Wait until a keeper has something new, at most so long; its end does not ring here."""
         keeper = self._home.keepers.get(_name(kept))
         now, seconds = self._sea.loop.time(), min(seconds, UNWATCHED_SECONDS)

@@ -74,11 +74,11 @@ class SimRunner:
         """Return the routes it was given."""
         return self._routes
 
-    def waited(self, run_id: int) -> float | None:
+    def queue_wait(self, run_id: int) -> float | None:
         """Return nothing: every attempt begins at once."""
         return 0.0
 
-    def let_go(self, run_id: int) -> None:
+    def detach(self, run_id: int) -> None:
         """Nothing goes on without this process."""
 
     async def run(self, assignment: Assignment) -> AttemptReport:

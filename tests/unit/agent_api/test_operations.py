@@ -9,7 +9,7 @@ from rota.agent_api.operations import VERBS, available_operations
 from rota.commands.catalogue import every_command
 from rota.model.audit import AttemptIdentity
 from rota.model.keys import KeyScope
-from rota.rules.permissions import JUDGES, OF_ATTEMPTS
+from rota.rules.permissions import CHECK_FIELDS, OF_ATTEMPTS
 
 COMMANDS = {
     "schedule_task": "create_task",
@@ -69,7 +69,7 @@ def test_a_schema_is_sound_short_and_has_the_fields_of_its_command(name, attempt
     schema = one.schema(attempt=attempt)
     assert jsonschema_rs.meta.is_valid(schema)
     assert schema["type"] == "object"
-    left_out = {*one.fixed, *(JUDGES if attempt else ())}
+    left_out = {*one.fixed, *(CHECK_FIELDS if attempt else ())}
     assert set(schema["properties"]) == set(one.command.takes.model_fields) - left_out
     text = json.dumps(schema)
     assert "$ref" not in text

@@ -26,7 +26,7 @@ from rota.model.agents import (
     ProcessExit,
     PromptInput,
 )
-from rota.model.attempts import LONGEST_RESULT, Failed, Succeeded, WaitingForAnswer
+from rota.model.attempts import MAX_RESULT_BYTES, Failed, Succeeded, WaitingForAnswer
 from rota.ports.agent import AgentWorkspace
 
 AGENT = CommandAgent()
@@ -103,7 +103,7 @@ def test_a_line_that_has_no_text_says_nothing():
         ({"rota": "question", "question": "Delete them?"}, "a question needs a text"),
         ({"rota": "question", "text": " "}, "a question needs a text"),
         ({"rota": "result", "value": 7}, "a result needs text or data, not value"),
-        ({"rota": "result", "data": "x" * LONGEST_RESULT}, "at most 256 KiB of data are kept"),
+        ({"rota": "result", "data": "x" * MAX_RESULT_BYTES}, "data may have at most 256 KiB"),
     ],
 )
 def test_a_question_or_a_result_that_cannot_be_kept_is_shown_and_is_a_failure(line, lacks):
@@ -148,7 +148,7 @@ def test_data_of_a_hundred_levels_are_kept():
 
 
 def test_data_that_are_too_long_are_a_bad_result():
-    _, verdict = told({"rota": "result", "data": "x" * (LONGEST_RESULT + 1)})
+    _, verdict = told({"rota": "result", "data": "x" * (MAX_RESULT_BYTES + 1)})
     assert verdict.error is AgentErrorKind.BAD_RESULT
 
 
@@ -160,7 +160,7 @@ def test_a_long_text_is_cut_in_its_middle_until_it_fits(character, times):
     line = {"rota": "result", "text": "begin" + character * times + "end"}
     _, verdict = told(json.dumps(line, ensure_ascii=False).encode())
     result = verdict.outcome.result
-    assert LONGEST_RESULT // 2 < len(result.encode()) <= LONGEST_RESULT
+    assert MAX_RESULT_BYTES // 2 < len(result.encode()) <= MAX_RESULT_BYTES
     text = json.loads(result)
     assert text.startswith("begin")
     assert text.endswith("end")

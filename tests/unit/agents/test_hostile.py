@@ -12,8 +12,8 @@ from rota.agents.claude.reader import ClaudeReader
 from rota.agents.codex.reader import CodexReader
 from rota.agents.command.reader import CommandReader
 from rota.agents.pi.reader import PiRpcReader
-from rota.agents.shared.reader import MOST_SAYINGS
-from rota.agents.shared.stream import LONGEST_TEXT
+from rota.agents.shared.reader import MAX_EVENTS
+from rota.agents.shared.stream import MAX_TEXT
 from rota.model.agents import (
     AgentAnswer,
     AgentErrorKind,
@@ -22,7 +22,7 @@ from rota.model.agents import (
     OutputFormat,
     ProcessExit,
 )
-from rota.model.attempts import LONGEST_RESULT, Succeeded
+from rota.model.attempts import MAX_RESULT_BYTES, Succeeded
 from rota.model.text import clean
 from tests.unit.agents.golden import FOLDER
 
@@ -157,7 +157,7 @@ def assert_safe(value):
         assert not any(ord(c) < 32 and c not in "\n\t" for c in text), repr(text)
         assert "\x7f" not in text
         if not isinstance(value, AgentAnswer):
-            assert len(text) <= LONGEST_TEXT
+            assert len(text) <= MAX_TEXT
     if isinstance(value, AgentProgress) and value.percent is not None:
         assert 0 <= value.percent <= 100
     if isinstance(value, AgentUsage):
@@ -176,7 +176,7 @@ def test_any_lines_and_any_end_give_safe_words_and_one_verdict(kind, lines, end)
     reader = READERS[kind]()
     for line, cut in lines:
         said = reader.feed(line, cut=cut)
-        assert len(said) <= MOST_SAYINGS
+        assert len(said) <= MAX_EVENTS
         for one in said:
             assert_safe(one)
     verdict = reader.end(end)
@@ -185,7 +185,7 @@ def test_any_lines_and_any_end_give_safe_words_and_one_verdict(kind, lines, end)
     json.dumps(verdict.outcome.result if isinstance(verdict.outcome, Succeeded) else "").encode()
     if isinstance(verdict.outcome, Succeeded) and verdict.outcome.result is not None:
         json.loads(verdict.outcome.result)
-        assert len(verdict.outcome.result.encode()) <= LONGEST_RESULT
+        assert len(verdict.outcome.result.encode()) <= MAX_RESULT_BYTES
 
 
 FLOODS = {

@@ -11,7 +11,7 @@ from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.agents.pi.agent import PiAgent
-from rota.agents.shared.stream import LONGEST_DETAIL, LONGEST_SUMMARY, LONGEST_TEXT
+from rota.agents.shared.stream import MAX_DETAIL, MAX_SUMMARY, MAX_TEXT
 from rota.model.agents import AgentSpec, ProcessExit
 from rota.ports.agent import AgentWorkspace
 from rota.rules.redaction import Redactor
@@ -45,15 +45,15 @@ def tool(words):
     ("agent", "records"),
     [
         (ClaudeAgent(), [tool(f"curl -H {SECRET}")]),
-        (ClaudeAgent(), [tool("x" * (LONGEST_SUMMARY - 20) + SECRET)]),
+        (ClaudeAgent(), [tool("x" * (MAX_SUMMARY - 20) + SECRET)]),
         (ClaudeAgent(), [{"type": "result", "is_error": True, "result": f"bad key {SECRET}"}]),
         (CodexAgent(), [{"type": "error", "message": f"bad key {SECRET}"}]),
         (CodexAgent(), [{"type": "item.completed", "item": {"type": "error", "message": SECRET}}]),
         (PiAgent(), [{"type": "auto_retry_end", "success": False, "finalError": SECRET}]),
         (CommandAgent(), [{"rota": "error", "message": f"no: {SECRET}"}]),
         (CommandAgent(), [{"rota": "progress", "message": f"with {SECRET}"}]),
-        (CommandAgent(), [{"rota": "error", "message": "x" * (LONGEST_DETAIL - 20) + SECRET}]),
-        (ScriptAgent(), [("x" * (LONGEST_TEXT - 20) + SECRET).encode()]),
+        (CommandAgent(), [{"rota": "error", "message": "x" * (MAX_DETAIL - 20) + SECRET}]),
+        (ScriptAgent(), [("x" * (MAX_TEXT - 20) + SECRET).encode()]),
         (ScriptAgent(), [f"the key is {SECRET!r}".encode()]),
     ],
 )  # fmt: skip
@@ -64,9 +64,9 @@ def test_no_part_of_a_key_is_left_in_errors_and_progress(agent, records):
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
-@pytest.mark.parametrize("before", [0, 5, 20, LONGEST_DETAIL - 20, LONGEST_DETAIL + 20])
+@pytest.mark.parametrize("before", [0, 5, 20, MAX_DETAIL - 20, MAX_DETAIL + 20])
 def test_no_part_of_a_key_is_left_in_the_standard_error(agent, before):
-    behind = b"y" * (LONGEST_DETAIL - 10 if before == 5 else 3)
+    behind = b"y" * (MAX_DETAIL - 10 if before == 5 else 3)
     tail = b"x" * before + b" " + SECRET.encode() + b" " + behind
     _, verdict = told(agent, end=ProcessExit(code=1, stderr_tail=tail))
     assert not [leak for leak in LEAKS if leak in verdict]

@@ -11,7 +11,7 @@ from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.pi.agent import PiAgent
 from rota.agents.shared.reader import AnswerLog
-from rota.agents.shared.stream import LONGEST_LINE
+from rota.agents.shared.stream import MAX_LINE
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
@@ -49,7 +49,7 @@ def test_claude_reads_its_prompt_and_messages_as_lines():
 
 
 def test_a_message_for_claude_is_one_line_and_escaped_as_in_a_prompt():
-    line = ClaudeAgent().line(SAID)
+    line = ClaudeAgent().message_line(SAID)
     assert line.count(b"\n") == 1
     told = json.loads(line)
     assert told["uuid"] == NAME
@@ -58,7 +58,7 @@ def test_a_message_for_claude_is_one_line_and_escaped_as_in_a_prompt():
         'thread="cli:default">stop &lt;now&gt;\nand “wait”</message>'
     )
     assert ClaudeAgent().message_in(line) == 171
-    assert ClaudeAgent().line(SAID) == line
+    assert ClaudeAgent().message_line(SAID) == line
 
 
 def test_a_message_with_files_is_one_line_for_every_agent():
@@ -70,9 +70,11 @@ def test_a_message_with_files_is_one_line_for_every_agent():
         assert (agent.message_in(line), agent.line(said, "/box/in/files")) == (171, line)
         for name in (b"/box/in/files/171/a b.png", b"/box/in/files/171/b.pdf"):
             assert line.count(name) == 1
-    told = json.loads(ClaudeAgent().line(said, "/box/in/files"))["message"]["content"]
+    told = json.loads(ClaudeAgent().message_line(said, "/box/in/files"))["message"]["content"]
     assert told.count("<message ") == 2
-    assert json.loads(CommandAgent().line(said, None))["files"][0]["media_name"] == "a b.png"
+    assert (
+        json.loads(CommandAgent().message_line(said, None))["files"][0]["media_name"] == "a b.png"
+    )
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense", b'{"uuid": 7}', b'{"uuid": "7f3a"}'])
@@ -184,12 +186,12 @@ def test_a_program_may_be_told_line_by_line():
     command = agent.prepare(BY_LINES, ROOM).command
     assert command.stdin == b'{"rota": "instructions", "text": "say hello"}\n'
     assert command.keep_stdin_open
-    told = json.loads(agent.line(SAID))
+    told = json.loads(agent.message_line(SAID))
     assert told == {
         "rota": "message", "id": 171, "sender": SAID.sender, "time": "2026-03-01T12:00:00+00:00",
         "thread": "cli:default", "text": SAID.body,
     }  # fmt: skip
-    assert agent.message_in(agent.line(SAID)) == 171
+    assert agent.message_in(agent.message_line(SAID)) == 171
     (said,) = agent.reader(BY_LINES, ROOM).feed(b'{"rota": "read", "id": 171}\n')
     assert said == AgentMessageAccepted(message=171)
 
@@ -216,7 +218,7 @@ def too_long(agent, wish, record):
     ]
 
 
-@pytest.mark.parametrize("size", [LONGEST_LINE, 2 * LONGEST_LINE - 100])
+@pytest.mark.parametrize("size", [MAX_LINE, 2 * MAX_LINE - 100])
 def test_a_result_that_is_too_long_to_be_read_ends_the_turn_all_the_same(size):
     said = too_long(ClaudeAgent(), HELLO, answered("x" * size, 0.5))
     assert [type(one) for one in said] == [AgentError]
@@ -236,12 +238,12 @@ def test_what_stands_in_a_text_that_is_too_long_ends_no_turn():
 def test_the_mark_of_a_result_is_found_at_the_seam_of_two_pieces():
     before = len('{"result": "", ')
     for shift in range(20):
-        record = {"result": "x" * (LONGEST_LINE + 64 * 1024 - before - shift), "type": "result"}
+        record = {"result": "x" * (MAX_LINE + 64 * 1024 - before - shift), "type": "result"}
         assert [type(one) for one in too_long(ClaudeAgent(), HELLO, record)] == [AgentError]
 
 
 def test_who_is_not_steered_reads_as_ever():
     assert not isinstance(CodexAgent(), SteerableAgent)
-    assert not CommandAgent().steers(HELLO)
+    assert not CommandAgent().accepts_messages(HELLO)
     plain = CommandAgent().prepare(AgentSpec(instructions="x", program=("prog",)), ROOM).command
     assert (plain.stdin, plain.keep_stdin_open) == (b"x", False)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rota.agents.pi.agent import PiAgent
-from rota.agents.shared.stream import LONGEST_LINE
+from rota.agents.shared.stream import MAX_LINE
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
@@ -77,7 +77,7 @@ def test_its_prompt_and_messages_are_commands():
 
 
 def test_a_message_is_one_line_that_has_its_number_and_is_escaped_as_in_a_prompt():
-    line = PiAgent().line(SAID)
+    line = PiAgent().message_line(SAID)
     assert line.count(b"\n") == 1
     assert json.loads(line) == {
         "id": "message-171",
@@ -86,7 +86,7 @@ def test_a_message_is_one_line_that_has_its_number_and_is_escaped_as_in_a_prompt
         'thread="cli:default">stop &lt;now&gt;\nand “wait”</message>',
     }
     assert PiAgent().message_in(line) == 171
-    assert PiAgent().line(SAID) == line
+    assert PiAgent().message_line(SAID) == line
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_prompt_that_is_refused_is_over():
     assert verdict.error is AgentErrorKind.AUTHENTICATION
 
 
-@pytest.mark.parametrize("size", [LONGEST_LINE, 3 * LONGEST_LINE])
+@pytest.mark.parametrize("size", [MAX_LINE, 3 * MAX_LINE])
 def test_an_end_that_is_too_long_to_be_read_is_an_end(size):
     end = {"type": "agent_end", "messages": ["x" * size]}
     reader = PiAgent().reader(HELLO, ROOM)
@@ -207,7 +207,7 @@ def test_an_answer_that_is_too_long_to_be_read_is_none_and_has_taken_its_message
     reader = PiAgent().reader(HELLO, ROOM)
     for record in (*OPENING, START, told("say hello"), answered("the first"), MESSAGE):
         reader.feed(line_of(record))
-    assert in_pieces(reader, line_of(answered("x" * LONGEST_LINE))) == [
+    assert in_pieces(reader, line_of(answered("x" * MAX_LINE))) == [
         AgentMessageAccepted(message=171)
     ]
     said = [*reader.feed(line_of(END)), *reader.feed(line_of(state(2)))]

@@ -21,14 +21,14 @@ from rota.model.attempts import Cancelled, Failed, Succeeded, WaitingForAnswer
 
 WELL = ProcessExit(code=0)
 DONE = AgentAnswer(text="done")
-INSTALL = "install its program or its image, or correct its path."
+INSTALL = "install its program or image, or correct its path."
 LIMITED = AgentError(kind=AgentErrorKind.RATE_LIMIT, detail="slow down")
 
 
 def verdict(*said, end=WELL):
     heard = AgentTranscript()
     for one in said:
-        heard.note(one)
+        heard.add(one)
     return agent_result(heard, end)
 
 
@@ -342,7 +342,7 @@ def test_what_a_program_says_itself_is_never_tried_again_on_a_guess(words, kind)
     heard = AgentTranscript(own_errors=True)
     judged = agent_result(heard, ProcessExit(code=1, stderr_tail=words.encode()))
     assert (judged.error, judged.transient) == (kind, False)
-    heard.note(LIMITED)
+    heard.add(LIMITED)
     assert agent_result(heard, ProcessExit(code=1)).transient
 
 

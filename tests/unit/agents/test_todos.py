@@ -6,7 +6,7 @@ import pytest
 
 from rota.agents.claude.reader import ClaudeReader
 from rota.agents.pi.agent import PiAgent
-from rota.agents.shared.reader import MOST_TODOS
+from rota.agents.shared.reader import MAX_TODOS
 from rota.model.agents import AgentProgress, AgentSpec, AgentToolCall
 from rota.ports.agent import AgentWorkspace
 
@@ -109,6 +109,6 @@ def test_the_list_of_another_tool_is_not_how_far_pi_is(pi):
 
 
 def test_a_list_without_an_end_is_counted_to_a_bound(pi):
-    statuses = ["completed"] * MOST_TODOS + ["pending"] * MOST_TODOS
+    statuses = ["completed"] * MAX_TODOS + ["pending"] * MAX_TODOS
     given = {"todos": [{"status": status} for status in statuses]}
     assert used(pi, given) == [AgentProgress(percent=100.0)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.api.middleware import FREE_GUESSES, LONGEST_SECONDS, MOST_PLACES, LoginBackoff, place_of
+from rota.api.middleware import FREE_GUESSES, LONGEST_SECONDS, MAX_PLACES, LoginBackoff, place_of
 
 
 class Time:
@@ -45,9 +45,9 @@ def test_what_was_long_ago_is_forgotten():
 
 def test_it_remembers_a_bounded_number_of_places():
     backoff = LoginBackoff(Time())
-    for n in range(MOST_PLACES + 500):
+    for n in range(MAX_PLACES + 500):
         backoff.failed(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
-    assert len(backoff._places) == MOST_PLACES
+    assert len(backoff._places) == MAX_PLACES
 
 
 @pytest.mark.parametrize(

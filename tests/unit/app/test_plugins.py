@@ -90,7 +90,7 @@ def test_what_comes_with_rota_is_found_by_its_entry_points(settings):
     assert {*found.executors.known} == {"container", "process", "sandbox", "tmux"}
     assert {*found.agents.known} == {"claude", "codex", "command", "pi"}
     assert {*found.every_agent} == {*found.agents.known, "script"}
-    assert (found.agents.usual, [*found.channels]) == ("claude", ["log"])
+    assert (found.agents.default, [*found.channels]) == ("claude", ["log"])
     assert {*found.make_executors()} == {*found.executors.known}
     defaults = [found.executors.default(role) for role in (SpaceRole.MAIN, SpaceRole.MEMBER)]
     assert [found.executors.named(name).isolation for name in defaults] == [
@@ -131,7 +131,7 @@ def test_what_cannot_be_loaded_is_named_with_its_reason(strangers, settings, kin
     assert problems(found)[kind, "new"].startswith(reason)
     assert len(found.problems) == 1
     assert (kind, "new") not in found.settings
-    assert (found.agents.usual, *found.channels) == ("claude", "log")
+    assert (found.agents.default, *found.channels) == ("claude", "log")
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_a_task_that_names_what_could_not_be_loaded_is_told_why(strangers, setti
         "none); choose container, process, sandbox or tmux"
     )
     with pytest.raises(Invalid, match="another agent is the default.*claude, codex, command or pi"):
-        found.agents.named("new")
+        found.agents.get("new")
     with pytest.raises(Invalid, match='^agent "moon": choose claude, codex, command or pi$'):
-        found.agents.named("moon")
+        found.agents.get("moon")
 
 
 @pytest.mark.parametrize(

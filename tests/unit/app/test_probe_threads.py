@@ -12,7 +12,7 @@ from rota.app import probes
 from rota.app.probes import LocalProbes
 from rota.app.settings import load_settings
 from rota.app.sites import LocalSiteChecker
-from rota.keeper.home import AT_ONCE, BlockingCalls, LocalKeeperHome
+from rota.keeper.home import MAX_CONCURRENT, BlockingCalls, LocalKeeperHome
 from rota.model.attempts import KeptAttempt
 from rota.model.programs import Site
 from rota.model.spaces import SpaceRole
@@ -48,11 +48,11 @@ def hanging():
 
 
 def sweeps(hanging, home, monkeypatch):
-    return LocalKeeperHome(home, "here", {"slow": hanging}).sweep(KEPT)
+    return LocalKeeperHome(home, "here", {"slow": hanging}).clean_up(KEPT)
 
 
 def shows(hanging, home, monkeypatch):
-    return LocalKeeperHome(home, "here", {"slow": hanging}).sign(KEPT)
+    return LocalKeeperHome(home, "here", {"slow": hanging}).take_sample(KEPT)
 
 
 def admits(hanging, home, monkeypatch):
@@ -63,7 +63,7 @@ def admits(hanging, home, monkeypatch):
 
 def answers(hanging, home, monkeypatch):
     monkeypatch.setattr(probes.UrlProbe, "ask", hanging)
-    return LocalProbes(home).answers("http://127.0.0.1", None, 10.0)
+    return LocalProbes(home).check_url("http://127.0.0.1", None, 10.0)
 
 
 @pytest.mark.parametrize("work", [sweeps, shows, admits, answers])
@@ -82,17 +82,17 @@ async def test_who_waits_for_it_holds_no_thread_that_others_need(
 async def test_who_asks_something_else_does_not_wait(hanging):
     apart = BlockingCalls()
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE + 1):
-            group.create_task(apart.do("engine", hanging))
+        for _ in range(MAX_CONCURRENT + 1):
+            group.create_task(apart.run("engine", hanging))
         await hanging.asked()
-        assert await apart.do("pane", int, "7") == 7
+        assert await apart.run("pane", int, "7") == 7
         hanging.go_on.set()
-    assert await apart.do("engine", int, "8") == 8
+    assert await apart.run("engine", int, "8") == 8
 
 
 async def test_its_threads_end_with_what_they_do():
     apart = BlockingCalls()
-    assert await apart.do("engine", lambda: threading.current_thread().name) == "rota-engine_0"
+    assert await apart.run("engine", lambda: threading.current_thread().name) == "rota-engine_0"
     for thread in threading.enumerate():
         if thread.name.startswith("rota-engine"):
             thread.join(5)

@@ -16,7 +16,7 @@ from rota.app import probes
 from rota.app import probes as probes_module
 from rota.app.probes import LocalProbes
 from rota.ports.host import FileStat
-from rota.rules.checks import LONGEST_PATTERN
+from rota.rules.checks import MAX_PATTERN
 from rota.rules.json_schema import check_schema
 
 
@@ -220,7 +220,7 @@ def test_a_page_without_end_is_read_so_far_and_no_further():
 
     with serving(flood) as url:
         seen = probes.ask(url, "z", 5, inside=True)
-    assert f"first {probes.MOST_BYTES} bytes" in seen.evidence
+    assert f"first {probes.MAX_BYTES} bytes" in seen.evidence
 
 
 async def test_a_pattern_that_never_ends_is_ended(tmp_path):
@@ -234,7 +234,7 @@ async def test_patterns_are_compiled_where_they_can_be_ended(tmp_path):
     probes = LocalProbes(tmp_path)
     classes = "".join(f"[{chr(n)}-\\uffff]" for n in range(33, 130))
     slow = [f"(?i){classes}{n}" for n in range(20)]
-    assert all(len(pattern) <= LONGEST_PATTERN for pattern in slow)
+    assert all(len(pattern) <= MAX_PATTERN for pattern in slow)
     assert await probes.check_patterns("main", slow) == (None, probes_module.TOO_LONG)
     assert await probes.check_patterns("main", ["a+", "b|c"]) is None
     n, why = await probes.check_patterns("main", ["a", "("])
@@ -285,7 +285,7 @@ async def test_a_home_looks_below_the_work_of_a_space(tmp_path):
     probes = LocalProbes(tmp_path)
     await probes.note_files((7, 1), "main", None, ["x"], anew=True)
     (work / "x").write_text("")
-    assert (await probes.file((7, 1), "main", None, "x")).changed is True
-    assert (await probes.file((7, 2), "main", None, "x")).changed is None
-    assert isinstance(await probes.file((7, 1), "other", None, "x"), str)
-    assert not (await probes.answers("http://127.0.0.1:1/", None, 1)).passed
+    assert (await probes.stat_file((7, 1), "main", None, "x")).changed is True
+    assert (await probes.stat_file((7, 2), "main", None, "x")).changed is None
+    assert isinstance(await probes.stat_file((7, 1), "other", None, "x"), str)
+    assert not (await probes.check_url("http://127.0.0.1:1/", None, 1)).passed

@@ -29,7 +29,7 @@ def test_without_a_list_only_what_is_rotas_own_is_shown(home, tmp_path):
     mounts = load_mounts(home, None)
     assert mounts.mount(str(home / "spaces" / "main"), SpaceRole.MAIN, write=True).write
     for own in ("spaces/other", "keepers/rooms/1-1", "keepers/mailboxes/1-1/abcdef12/out"):
-        with pytest.raises(NotPermitted, match="Rota's own"):
+        with pytest.raises(NotPermitted, match="belongs to Rota"):
             mounts.share(SharedFolder(path=str(home / own), write=False), SpaceRole.MAIN)
     for path in (home, home / "rota.db", home / "keepers", tmp_path / "data"):
         with pytest.raises(NotPermitted):
@@ -46,7 +46,7 @@ async def test_what_the_list_names_may_be_asked_for(home, tmp_path):
     with pytest.raises(NotPermitted, match="may only be read"):
         await sites.admit(shared, SpaceRole.MEMBER)
     elsewhere = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/opt"),))
-    with pytest.raises(NotPermitted, match="may not be shown"):
+    with pytest.raises(NotPermitted, match="may not be mounted"):
         await sites.admit(elsewhere, SpaceRole.MAIN)
 
 
@@ -80,7 +80,7 @@ async def test_an_engine_that_is_not_there_is_refused_in_one_sentence(home, monk
     monkeypatch.setenv("ROTA_EXECUTORS_CONTAINER_ENGINE", "/nonexistent/docker")
     sites = LocalSiteChecker(load_settings(str(home)))
     site = Site(executor="container", isolated=True, image="x@sha256:" + "0" * 64)
-    with pytest.raises(Unavailable, match="container cannot be had here: docker"):
+    with pytest.raises(Unavailable, match="container is not available on this machine: docker"):
         await sites.admit(site, SpaceRole.MAIN)
 
 
@@ -89,7 +89,9 @@ async def test_what_only_isolated_programs_need_is_asked_of_them_alone(home):
     walls = MissingRequirement("bubblewrap", "/usr/bin", "install it", False, True)
     sites.try_out = lambda name: ExecutorTrial(sites.executors[name], [walls])
     await sites.admit(Site(executor="tmux"), SpaceRole.MAIN)
-    with pytest.raises(Unavailable, match="^tmux with isolation cannot be had here: bubblewrap"):
+    with pytest.raises(
+        Unavailable, match="^tmux with isolation is not available on this machine: bubblewrap"
+    ):
         await sites.admit(Site(executor="tmux", isolated=True), SpaceRole.MAIN)
 
 

@@ -40,29 +40,29 @@ class FakeYard:
         self.starting.set()
         self.bell = asyncio.Event()
 
-    def take(self):
+    def acquire(self):
         return True
 
-    def moment(self):
+    def boot_time(self):
         return 0.0
 
-    def promise(self, until):
+    def extend_lease(self, until):
         self.promised = until
 
-    async def tidy(self, known):
+    async def delete_old(self, known):
         self.known = known
 
-    async def unswept(self, known):
+    async def find_uncleaned(self, known):
         return ()
 
-    async def forget(self, kept):
+    async def delete(self, kept):
         self.forgotten.append(kept.run_id)
 
-    def room(self, assignment, site, offered, ids):
+    def make_workspace(self, assignment, site, offered, ids):
         told = {"offered": offered, "ids": ids, "writes": self.writes}
         return AgentWorkspace(folder="/room", cwd="/work", home="/home", **told)
 
-    def mailbox(self, kept):
+    def make_mailbox(self, kept):
         return f"/mailbox/{kept.nonce}"
 
     async def start(self, kept, room, site, role, prepared, bounds):
@@ -70,23 +70,23 @@ class FakeYard:
         self.started.append(prepared.command)
         self.bounds = bounds
 
-    def result(self, assignment):
+    def read_result(self, assignment):
         return self.left
 
-    def beside(self, kept):
+    def other_launches(self, kept):
         return ()
 
-    def wrote(self, kept):
+    def has_written(self, kept):
         return self.seen_writing
 
-    def look(self, kept):
+    def exit_record(self, kept):
         self.looks += 1
         return self.ending
 
-    def read(self, kept, stream, offset, most):
+    def read_output(self, kept, stream, offset, most):
         return getattr(self, stream.value)[offset : offset + most]
 
-    async def sweep(self, kept):
+    async def clean_up(self, kept):
         self.swept.append(kept.run_id)
 
     def cancel(self, kept, grace_seconds, why):
@@ -94,15 +94,15 @@ class FakeYard:
         self.ending = ExitRecord(reason=ExitReason.CANCELLED, proven=True)
         self.bell.set()
 
-    async def rung(self, kept, seconds):
+    async def wait_for_change(self, kept, seconds):
         await self.bell.wait()
         self.bell.clear()
 
-    async def sign(self, kept):
+    async def take_sample(self, kept):
         facts = {"pid": 7, "beat": self.beat, "pane": self.pane}
         return AttemptSample(run_id=kept.run_id, epoch=kept.epoch, **facts)
 
-    def rouse(self, kept, *, for_good):
+    def wake(self, kept, *, for_good):
         self.roused.append(for_good)
         if for_good:
             self.end(reason=ExitReason.LOST_KEEPER_DIED, code=None)
@@ -156,7 +156,7 @@ async def texts(desk, run_id):
 
 async def leave(work, given, running):
     """Let an attempt go and wait until nobody here works on it any more."""
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     await asyncio.wait([running])
 
@@ -198,15 +198,15 @@ class ManyYard(FakeYard):
         """Let something that goes on end well."""
         self._end(kept, reason=ExitReason.EXITED, code=0, proven=True)
 
-    def beside(self, kept):
+    def other_launches(self, kept):
         return [each for each in self.left_beside if each.nonce != kept.nonce]
 
-    def look(self, kept):
+    def exit_record(self, kept):
         if kept.nonce not in self.outs:
             return ExitRecord(reason=ExitReason.LOST_NEVER_STARTED, proven=True)
         return self.endings.get(kept.nonce)
 
-    def read(self, kept, stream, offset, most):
+    def read_output(self, kept, stream, offset, most):
         data = self.outs.get(kept.nonce, b"") if stream.value == "out" else b""
         return data[offset : offset + most]
 

@@ -30,11 +30,11 @@ from rota.ports.agent import AgentRegistry
 from rota.rules.budgets import (
     CHEAPER,
     CONTINUE,
-    GIVEN_BACK,
     PAUSE,
+    RETRY_RESERVATION,
     STOP,
     add_price,
-    day_of,
+    local_date,
     options_for,
 )
 from rota.rules.permissions import LOCAL
@@ -273,7 +273,7 @@ async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(des
 
 async def test_a_budget_of_money_is_refused_where_nobody_knows_the_price(desk):
     given = await assignment(desk, kind=TaskKind.AGENT, instructions="x", agent="codex")
-    with pytest.raises(Invalid, match="tells no money"):
+    with pytest.raises(Invalid, match="does not report its cost"):
         await set_task_budget(desk.store, LOCAL, given.task, BudgetScope.TASK, MONEY, AGENTS)
     await set_task_budget(
         desk.store, LOCAL, given.task, BudgetScope.TASK, BudgetCaps(tokens=5), AGENTS
@@ -367,7 +367,7 @@ async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
         desk, space=BudgetCaps(tokens=1, cost=1, turns=1), run=BudgetCaps(tools=1)
     )
     other = await queued_again(desk, given)
-    today = day_of(from_micros(desk.store.now()), "UTC")
+    today = local_date(from_micros(desk.store.now()), "UTC")
     agent = replace(spender_of(other.lease), day=today)
     most = Amounts(tokens=1, cost=1, turns=1)
     assert (
@@ -385,7 +385,7 @@ async def test_a_day_whose_time_is_used_holds_the_next_script_back(desk, clock):
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
     assert isinstance(report.outcome, Released)
     assert report.outcome.reason == "the space's budget of 60 seconds for today has 0 seconds left"
-    assert report.outcome.until - desk.store.now() > GIVEN_BACK / timedelta(microseconds=1)
+    assert report.outcome.until - desk.store.now() > RETRY_RESERVATION / timedelta(microseconds=1)
 
 
 async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, clock):
@@ -396,8 +396,8 @@ async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, 
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
     assert isinstance(report.outcome, Released)
-    assert report.outcome.until - desk.store.now() == GIVEN_BACK / timedelta(microseconds=1)
-    assert report.outcome.reason.endswith("1 seconds are set aside for what runs now")
+    assert report.outcome.until - desk.store.now() == RETRY_RESERVATION / timedelta(microseconds=1)
+    assert report.outcome.reason.endswith("1 seconds are reserved by running attempts")
     clock.advance(timedelta(seconds=2))
     await work
 

@@ -31,7 +31,11 @@ class Eyes:
     """Probes that see what a test says."""
 
     def __init__(
-        self, file="it is not there", page=(True, "it answered 200"), match=False, faults=()
+        self,
+        file="the result does not contain it",
+        page=(True, "it answered 200"),
+        match=False,
+        faults=(),
     ):
         self._file, self._page, self._match, self._faults = file, page, match, faults
         self.results = 0
@@ -41,10 +45,10 @@ class Eyes:
     async def note_files(self, attempt, space, folder, paths, *, anew):
         self.noted.append((attempt, space, folder, paths, anew))
 
-    async def file(self, attempt, space, folder, path):
+    async def stat_file(self, attempt, space, folder, path):
         return self._file
 
-    async def answers(self, url, contains, seconds):
+    async def check_url(self, url, contains, seconds):
         if self._page is None:
             self.waiting.set()
             await asyncio.Event().wait()
@@ -256,7 +260,7 @@ async def test_who_stops_a_run_stops_the_program_of_its_check_that_is_being_star
 async def test_nobody_leaves_while_the_program_of_a_check_is_being_started(desk):
     yard = Slow({"out": b"x\n"}, None)
     work, given, running = await being_started(desk, yard)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     await a_few_turns()
     assert not running.done()
@@ -335,7 +339,7 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     await yard.going.wait()
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     assert kept.gate_reply == ""
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -370,7 +374,7 @@ async def test_a_gate_whose_task_has_none_any_more_is_swept_before_the_work_begi
     async def sweep(kept):
         swept.append((kept.nonce, len(yard.started)))
 
-    yard.sweep = sweep
+    yard.clean_up = sweep
     report = await work_on(desk.store, yard, Counting()).run(given)
     assert report.outcome == Succeeded(result='"done"')
     assert (given.kept.nonce, 1) in swept

@@ -37,7 +37,7 @@ class Box:
         self.asked = asyncio.Event()
         self.faults = []
 
-    async def give(self, run_id, epoch, message, told):
+    async def put_message(self, run_id, epoch, message, told):
         self.asked.set()
         if self.faults:
             raise self.faults.pop()
@@ -201,10 +201,10 @@ class Yard:
     def __init__(self):
         self.data, self.ended, self.full, self.rings = PROMPT, False, False, 0
 
-    def input(self, kept):
+    def read_input(self, kept):
         return self.data, self.ended
 
-    def write(self, kept, offset, data, *, end=False):
+    def write_input(self, kept, offset, data, *, end=False):
         if self.full:
             raise OSError(28, "No space left on device")
         self.rings += 1
@@ -223,7 +223,7 @@ def yard():
 @pytest.mark.anyio
 async def test_what_was_put_there_by_who_was_killed_before_it_rang_is_rung_for(yard):
     one = steer(yard)
-    yard.data += CommandAgent().line(message(5, "a"))
+    yard.data += CommandAgent().message_line(message(5, "a"))
     yard.rings = 0
     two = steer(yard)
     assert (yard.rings, two.has(message(5))) == (1, True)
@@ -258,7 +258,7 @@ async def test_a_message_is_put_there_once_whoever_puts_it(yard):
 @pytest.mark.anyio
 @pytest.mark.parametrize("bytes_left", [0, 1, 20, -1])
 async def test_a_line_that_was_torn_by_a_death_is_made_whole(yard, bytes_left):
-    line = CommandAgent().line(message(5, "a"))
+    line = CommandAgent().message_line(message(5, "a"))
     yard.data += line[:bytes_left]
     later = steer(yard)
     assert await later.put(message(5, "a")) == 1
@@ -318,7 +318,7 @@ async def test_a_line_that_is_wanted_is_put_there_once_whoever_puts_it(yard):
 
 @pytest.mark.anyio
 async def test_a_line_that_is_wanted_waits_until_a_torn_one_is_whole(yard):
-    whole = CommandAgent().line(message(5, "a"))
+    whole = CommandAgent().message_line(message(5, "a"))
     yard.data += whole[:20]
     one = steer(yard)
     one.want('{"text": "how is it?"}\n')

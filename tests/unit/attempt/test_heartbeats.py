@@ -40,12 +40,12 @@ class SilentYard:
         self.pane = None
         self.roused = []
 
-    async def sign(self, kept):
+    async def take_sample(self, kept):
         return AttemptSample(
             run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, heartbeat=self.beat, pane=self.pane
         )
 
-    def rouse(self, kept, *, for_good):
+    def wake(self, kept, *, for_good):
         self.roused.append(for_good)
         return True
 
@@ -99,7 +99,7 @@ async def test_one_that_has_not_introduced_itself_has_missed_nothing(yard, follo
 
 
 async def test_a_sign_has_the_last_line_and_the_pane_made_safe(yard, followed):
-    yard.pane = "\x1b]0;title\x07$ \x1b[31mwork\x1b[0m"
+    yard.capture_pane = "\x1b]0;title\x07$ \x1b[31mwork\x1b[0m"
     followed[1].hearing.take(
         OutputStream.ERR, b"first\n\x1b[32msecond\x1b[0m " + b"x" * 1_000 + b"\n"
     )
@@ -122,12 +122,12 @@ async def test_looking_at_many_does_not_wait_for_each():
     class Slow(SilentYard):
         waiting = 0
 
-        async def sign(self, kept):
+        async def take_sample(self, kept):
             self.waiting += 1
             if self.waiting == 100:
                 gate.set()
             await gate.wait()
-            return await super().sign(kept)
+            return await super().take_sample(kept)
 
     async with asyncio.timeout(5):
         assert len(await KeeperWatchdog(Slow()).look(many(100))) == 100
@@ -137,9 +137,9 @@ async def test_looks_at_many_do_not_fall_on_one_moment():
     starts = []
 
     class Timed(SilentYard):
-        async def sign(self, kept):
+        async def take_sample(self, kept):
             starts.append(asyncio.get_running_loop().time())
-            return await super().sign(kept)
+            return await super().take_sample(kept)
 
     await KeeperWatchdog(Timed()).look(many(5))
     gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
@@ -154,11 +154,11 @@ class PartlyBlind(SilentYard):
         self.blind = blind
         self.begun = []
 
-    async def sign(self, kept):
+    async def take_sample(self, kept):
         self.begun.append(kept.run_id)
         if kept.run_id == 1:
             await self.blind()
-        return await super().sign(kept)
+        return await super().take_sample(kept)
 
 
 async def fail():
@@ -223,7 +223,7 @@ async def test_an_attempt_that_waits_between_two_tries_is_told_of(desk):
 
     class Looking(House):
         async def sleep(self, seconds):
-            seen.extend(await self.work.signs())
+            seen.extend(await self.work.take_samples())
             await super().sleep(seconds)
 
     given = await agent_run(desk)
@@ -240,9 +240,9 @@ async def test_an_attempt_whose_checks_take_long_is_told_of(desk):
     work = work_on(desk.store, ManyYard({"out": b"done\n"}), Counting(), probes=eyes)
     running = asyncio.ensure_future(work.run(given))
     await eyes.waiting.wait()
-    assert [(sign.run_id, sign.state) for sign in await work.signs()] == [
+    assert [(sign.run_id, sign.state) for sign in await work.take_samples()] == [
         (given.lease.run_id, "concluding")
     ]
     running.cancel()
     await asyncio.wait([running])
-    assert await work.signs() == []
+    assert await work.take_samples() == []

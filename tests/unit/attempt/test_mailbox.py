@@ -20,7 +20,7 @@ from rota.model.attempts import CANNOT_START, Cancelled, ExitReason, Failed, Suc
 from rota.model.runs import RunState
 from rota.model.sessions import SessionFilter
 from rota.model.tasks import OnLost
-from rota.model.threads import LARGEST_FILES, LONGEST_MESSAGE, MessageState
+from rota.model.threads import MAX_FILES_BYTES, MAX_MESSAGE, MessageState
 from rota.rules.permissions import LOCAL
 from rota.store.attempts import list_kept_attempts
 from rota.store.sessions import list_sessions
@@ -42,7 +42,7 @@ class FakeMailboxes:
         self.broken = None
         self.stop = None
 
-    def tell(self, acknowledged):
+    def set_callback(self, acknowledged):
         self.acknowledged = acknowledged
 
     async def open(self, assignment, kept, folder, stop):
@@ -55,7 +55,7 @@ class FakeMailboxes:
         self.done.append(("close", drain))
         return self.broken
 
-    def leave(self, run_id):
+    def release(self, run_id):
         self.done.append(("leave", run_id))
 
 
@@ -105,7 +105,7 @@ async def test_who_lets_go_leaves_the_mailbox_to_the_next(desk, chance):
     running = asyncio.ensure_future(work.run(given))
     while not yard.started:
         await asyncio.sleep(0)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -133,13 +133,13 @@ class Mailboxes(FakeMailboxes):
         self.faults = []
         self.lost = frozenset()
 
-    async def bring(self, kept, message):
+    async def put_files(self, kept, message):
         if self.faults:
             raise self.faults.pop()
         self.brought.append((kept.nonce, message.id, len(self.yard.started)))
         return replace(message, lost=self.lost)
 
-    async def give(self, run_id, epoch, message, told):
+    async def put_message(self, run_id, epoch, message, told):
         return None
 
 
@@ -239,9 +239,9 @@ async def test_a_run_that_has_asked_is_told_again_where_the_files_are(desk):
 
 @pytest.mark.parametrize(
     ("text", "files"),
-    [("", ()), ("x" * (LONGEST_MESSAGE + 1), (PHOTO,)), ("x", (PHOTO,) * 11),
+    [("", ()), ("x" * (MAX_MESSAGE + 1), (PHOTO,)), ("x", (PHOTO,) * 11),
      ("x", (PHOTO, PHOTO)), ("x", (PHOTO._replace(name="a/b"),)),
-     ("x", (PHOTO._replace(content=bytes(LARGEST_FILES)), NewAttachment("b", None, b"x")))],
+     ("x", (PHOTO._replace(content=bytes(MAX_FILES_BYTES)), NewAttachment("b", None, b"x")))],
 )  # fmt: skip
 async def test_what_cannot_be_sent_is_refused(desk, text, files):
     await answering(desk)

@@ -13,7 +13,7 @@ from rota.agents.command.reader import CommandReader
 from rota.flow.attempt import output as hearing_module
 from rota.flow.attempt.output import (
     END,
-    LONGEST_LINE,
+    MAX_LINE,
     MOST_EVENTS,
     MOST_LAST,
     MOST_TEXT,
@@ -140,7 +140,7 @@ def test_lines_are_the_bytes_they_were(data, last):
 
 
 def test_a_line_that_is_too_long_comes_in_parts():
-    data = b"y" * (2 * LONGEST_LINE + 5) + b"\nend\n"
+    data = b"y" * (2 * MAX_LINE + 5) + b"\nend\n"
     parts = list(lines_of(data, last=False))
     assert [cut for _, cut in parts] == [True, True, False, False]
     assert b"".join(line for line, _ in parts) == data
@@ -298,18 +298,18 @@ def test_the_result_is_found_behind_more_than_a_spool_holds():
 @pytest.mark.parametrize("size", [1, 2, 17])
 def test_a_result_is_found_behind_a_long_line_that_a_spool_ended_in(size):
     heard = parser_for(OutputFormat.LINES)
-    heard.take(OutputStream.OUT, b"y" * size * LONGEST_LINE, last=True)
+    heard.take(OutputStream.OUT, b"y" * size * MAX_LINE, last=True)
     tail = b'yyy\n{"rota": "result", "text": "done"}\n'
-    out = SpoolState(size=size * LONGEST_LINE, total=10**9, tail=tail)
+    out = SpoolState(size=size * MAX_LINE, total=10**9, tail=tail)
     heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0, out=out), 0)
     assert heard.reader.end(ProcessExit(code=0)).text == "done"
 
 
 def test_a_result_file_counts_though_the_last_line_has_no_end():
     heard = parser_for(OutputFormat.LAST_LINE)
-    heard.take(OutputStream.OUT, b"y" * LONGEST_LINE, last=True)
+    heard.take(OutputStream.OUT, b"y" * MAX_LINE, last=True)
     last = heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0), 0)
-    assert len("".join(texts(last))) == LONGEST_LINE
+    assert len("".join(texts(last))) == MAX_LINE
     heard.reader.feed(result_line(b"done"))
     assert heard.reader.end(ProcessExit(code=0)).text == "done"
 

@@ -156,13 +156,13 @@ class Unreadable(FakeYard):
             self.times -= 1
             raise OSError(EMFILE, "Too many open files")
 
-    def read(self, kept, stream, offset, most):
+    def read_output(self, kept, stream, offset, most):
         self._open()
-        return super().read(kept, stream, offset, most)
+        return super().read_output(kept, stream, offset, most)
 
-    def result(self, assignment):
+    def read_result(self, assignment):
         self._open()
-        return super().result(assignment)
+        return super().read_result(assignment)
 
 
 async def test_a_moment_without_descriptors_costs_no_program_its_life(desk, chance):
@@ -192,9 +192,9 @@ async def test_a_moment_without_descriptors_costs_no_word_of_what_has_ended(desk
 async def test_what_can_be_read_no_more_is_given_up_once_its_program_has_ended(desk, chance):
     yard = Unreadable()
     _, _, running = await heard(desk, chance, yard)
-    yard.moment, yard.times = itertools.count(step=10.0).__next__, 1_000_000
+    yard.boot_time, yard.times = itertools.count(step=10.0).__next__, 1_000_000
     yard.bell.set()
-    await until(lambda: yard.moment() > 10 * minding_module.READ_SECONDS)
+    await until(lambda: yard.boot_time() > 10 * minding_module.READ_SECONDS)
     assert (running.done(), yard.cancelled) == (False, [])
     yard.end(b"done\n")
     await until(running.done)
@@ -209,7 +209,7 @@ async def test_what_cannot_be_heard_is_swept_before_it_is_given_up(desk, chance,
     def broken(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(yard, "read", broken)
+    monkeypatch.setattr(yard, "read_output", broken)
     with pytest.raises(RuntimeError):
         await work_on(desk.store, yard, chance).run(given)
     assert (yard.cancelled, yard.swept) == ([UNHEARD], [given.lease.run_id])
@@ -226,18 +226,18 @@ class Clinging(FakeYard):
         self.times = times
         self.forgotten = []
 
-    async def sweep(self, kept):
-        await super().sweep(kept)
+    async def clean_up(self, kept):
+        await super().clean_up(kept)
         if len(self.swept) <= self.times:
             raise Unavailable("the engine keeps a container")
 
-    async def forget(self, kept):
+    async def delete(self, kept):
         self.forgotten.append(kept.run_id)
 
     def promise(self, seconds):
         """Nobody keeps it here."""
 
-    async def tidy(self, known):
+    async def delete_old(self, known):
         """Nothing lies about here."""
 
 
@@ -253,7 +253,7 @@ class Hanging(FakeYard):
     def close(self):
         """Nobody has it here."""
 
-    async def sweep(self, kept):
+    async def clean_up(self, kept):
         if self.hangs:
             self.hanging += 1
             await self.answers.wait()
@@ -344,7 +344,7 @@ async def test_what_is_being_discarded_is_left_to_the_next_process_of_the_home(d
 
 async def test_a_minute_of_an_engine_that_hangs_is_a_minute(desk, chance):
     yard = Clinging(1_000)
-    yard.moment = lambda: 30.0 * len(yard.swept)
+    yard.boot_time = lambda: 30.0 * len(yard.swept)
     given = await assignment(desk)
     yard.end(b"two\n")
     report = await work_on(desk.store, yard, chance).run(given)
@@ -363,11 +363,11 @@ class Remembering(Clinging):
         self.dirty[kept.epoch] = kept
         await super().start(kept, *rest)
 
-    async def sweep(self, kept):
-        await super().sweep(kept)
+    async def clean_up(self, kept):
+        await super().clean_up(kept)
         self.dirty.pop(kept.epoch, None)
 
-    async def unswept(self, known):
+    async def find_uncleaned(self, known):
         told = {(kept.run_id, kept.epoch) for kept in known}
         return [kept for kept in self.dirty.values() if (kept.run_id, kept.epoch) not in told]
 
@@ -398,14 +398,14 @@ async def test_what_cannot_be_discarded_is_logged_and_tried_again(desk, chance, 
     work = work_on(desk.store, yard, chance)
     yard.end(b"done\n")
     await settle_attempts(desk.store, [(given, await work.run(given))], Random(1))
-    forget, faults = yard.forget, [OSError("no descriptor")]
+    forget, faults = yard.delete, [OSError("no descriptor")]
 
     async def once(kept):
         if faults:
             raise faults.pop()
         await forget(kept)
 
-    yard.forget = once
+    yard.delete = once
     with pytest.raises(OSError, match="no descriptor"):
         await renewed(work)
     assert "attempt.discard_failed" in caplog.text

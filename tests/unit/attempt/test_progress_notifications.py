@@ -15,7 +15,7 @@ from rota.flow.settle import settle_attempts
 from rota.model.checks import SuppressionReason
 from rota.model.notifications import DeliveryKind
 from rota.model.tasks import OnLost, Policy, Retry, TaskKind
-from rota.rules.notifications import BEGUN, MOST_ANSWERS
+from rota.rules.notifications import MAX_ANSWERS, STARTED_PHRASES
 from rota.rules.permissions import LOCAL
 from rota.store.attempts import list_kept_attempts
 from rota.store.plans import promote_delayed
@@ -159,7 +159,7 @@ async def test_a_flood_of_results_is_bounded_and_its_last_word_is_heard(desk):
     given, report = await heard(desk, results(*(f"r{n}" for n in range(500)), "last"))
     await settled(desk, given, report)
     told = await bodies(desk, given)
-    assert told == [*(f"r{n}" for n in range(MOST_ANSWERS)), "last"]
+    assert told == [*(f"r{n}" for n in range(MAX_ANSWERS)), "last"]
 
 
 async def test_who_delivers_nowhere_tells_nobody(desk):
@@ -192,7 +192,7 @@ async def test_the_begin_of_work_is_acknowledged_once_and_on_no_retry(desk):
     await talking(desk, acknowledge=True, retry=Retry(attempts=2, base=timedelta(seconds=1)))
     given, report = await heard(desk, b"", code=1)
     (begun,) = await bodies(desk, given, DeliveryKind.NOTIFICATION)
-    assert begun in BEGUN
+    assert begun in STARTED_PHRASES
     await settled(desk, given, report)
     desk.clock.advance(timedelta(seconds=10))
     await desk.store.write(promote_delayed, 10)

@@ -33,7 +33,7 @@ from rota.model.events import EventName
 from rota.model.tasks import TaskKind
 from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
-from rota.rules.task_spec import NAMES, ORIGIN
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN
 from rota.store import store as store_module
 from rota.store.attempts import list_kept_attempts, record_launch, schedule_relaunch
 from rota.store.sessions import find_session
@@ -360,7 +360,9 @@ async def test_what_is_done_once_says_itself_what_to_do(desk):
     given = await agent_run(desk)
     errand = {"instructions": "Go.", "agent": "command", "command": ["go"], "timeout": 7.0}
     given = given._replace(
-        task=replace(given.task, name=NAMES[TaskKind.AGENT], origin=ORIGIN, spec={}),
+        task=replace(
+            given.task, name=ONE_OFF_NAMES[TaskKind.AGENT], origin=ONE_OFF_ORIGIN, spec={}
+        ),
         lease=given.lease._replace(payload=json.dumps(errand)),
     )
     yard = Trial(said(b"gone\n"))

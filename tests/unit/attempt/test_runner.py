@@ -82,7 +82,7 @@ async def test_how_long_nobody_was_there_is_reported_with_the_end(desk, chance, 
 
 async def test_what_was_seen_alive_has_ended_since_then(desk, chance, yard):
     given, work = await assignment(desk), work_on(desk.store, yard, chance)
-    yard.moment = itertools.chain([100.0], itertools.repeat(103.0)).__next__
+    yard.boot_time = itertools.chain([100.0], itertools.repeat(103.0)).__next__
     running = asyncio.ensure_future(work.run(given))
     while not yard.looks:
         await asyncio.sleep(0)
@@ -309,8 +309,8 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
     yard, turns, at_reads = FakeYard(), itertools.count(), []
     yard.out = b"x" * 999 + b"\n"
     yard.out *= 3 * PART // len(yard.out)
-    read = yard.read
-    yard.read = lambda *asked: (at_reads.append(next(turns)), read(*asked))[1]
+    read = yard.read_output
+    yard.read_output = lambda *asked: (at_reads.append(next(turns)), read(*asked))[1]
 
     async def others():
         while True:
@@ -332,13 +332,13 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
 async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, yard, monkeypatch):
     """How it was cut into events is not in the bytes: line by line here, all at once there."""
     monkeypatch.setattr(hearing_module, "MOST_EVENTS", 20)
-    read = yard.read
+    read = yard.read_output
 
     def slowly(kept, stream, offset, most):
         found = read(kept, stream, offset, most)
         return found[: found.find(b"\n") + 1] if most == PART else found
 
-    yard.read = slowly
+    yard.read_output = slowly
     given = await assignment(desk)
     for _ in range(3):
         yard.end(b"a line\n" * 15)
@@ -386,7 +386,7 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
     await begun(lambda: work._going)
     await a_few_turns()
     if left:
-        work.let_go(given.lease.run_id)
+        work.detach(given.lease.run_id)
     running.cancel()
     await a_few_turns()
     assert not running.done()
@@ -434,7 +434,7 @@ async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, 
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await asked.wait()
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(5):
@@ -487,7 +487,7 @@ async def test_what_cannot_be_carried_on_is_ended_before_it_is_refused(desk, cha
     running = asyncio.ensure_future(work_on(desk.store, yard, chance).run(given))
     await begun(lambda: yard.started)
     work = work_on(desk.store, yard, chance)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     kept = dataclasses.replace(kept, agent="oracle")
@@ -523,7 +523,7 @@ async def test_a_promise_counts_from_before_the_store_was_asked(desk, chance, ya
         await proceed(*args)
 
     intercept(desk.store, renew_home_lease, slow)
-    yard.moment = lambda: slept
+    yard.boot_time = lambda: slept
     await work_on(desk.store, yard, chance).renew()
     assert yard.promised == 15 * 60.0
 
@@ -535,7 +535,7 @@ async def test_one_that_was_let_go_is_left_alone(desk, chance, yard):
     async with asyncio.timeout(5):
         while not yard.started:
             await asyncio.sleep(0)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -554,7 +554,7 @@ async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(desk
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await asked.wait()
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     assert (await running).outcome == Released()
     assert yard.started == []

@@ -57,7 +57,9 @@ def test_the_whole_action_is_shown_with_the_words_that_approve_it(rota, approval
 def test_an_approval_needs_the_hash_of_what_was_shown(rota, approval):
     assert "action_hash" in rota.refused("answer", "1", "approve")
     assert "action_hash" in rota.refused("answer", "1", "approve", "--hash", approval[:12])
-    assert "look at it again" in rota.refused("answer", "1", "approve", "--hash", "0" * 64, code=5)
+    assert "look at the action again" in rota.refused(
+        "answer", "1", "approve", "--hash", "0" * 64, code=5
+    )
     assert "approve, deny" in rota.refused("answer", "1", "yes", "--hash", approval)
     assert rota.json("answer", "1", "deny", "--hash", approval)["state"] == "queued"
     assert "closed" in rota.refused("answer", "1", "approve", "--hash", approval, code=5)

@@ -59,8 +59,8 @@ def over(rota, hello):
 @pytest.mark.parametrize(
     ("answer", "then"),
     [
-        (STOP, ": it is cancelled when its turn comes."),
-        (PAUSE, ": it is cancelled when its turn comes, and its task is paused."),
+        (STOP, ": it will be cancelled when it is claimed."),
+        (PAUSE, ": it will be cancelled when it is claimed, and its task will be paused."),
         (CONTINUE, "."),
     ],
 )

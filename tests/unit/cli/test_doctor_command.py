@@ -174,7 +174,7 @@ def test_secrets_that_cannot_be_read_are_found_and_nothing_is_touched(sound):
     key.unlink()
     answer = sound("doctor", "--json")
     assert codes(answer) == ["secrets"]
-    assert "the key of the secrets is gone" in answer.json["findings"][0]["message"]
+    assert "the key of the secrets is missing" in answer.json["findings"][0]["message"]
     assert not key.exists()
 
 

@@ -8,7 +8,7 @@ from rota.app.sites import ExecutorTrial
 from rota.cli.doctor import executor_lines
 from rota.ports.executor import MissingRequirement
 
-GROUP = MissingRequirement("a bound on processors", "cgroup", "hand it over", needed=False)
+GROUP = MissingRequirement("a limit on CPUs", "cgroup", "hand it over", needed=False)
 RUNTIME = MissingRequirement("a runtime that holds", "podman", "upgrade it", needed=False)
 
 
@@ -28,5 +28,5 @@ def test_what_several_executors_lack_is_told_once():
         "  ✓ container  every stop is certain",
         "      without a runtime that holds (podman): upgrade it",
         "  ✓ tmux       every stop is certain",
-        "  process, tmux: without a bound on processors (cgroup): hand it over",
+        "  process, tmux: without a limit on CPUs (cgroup): hand it over",
     ]

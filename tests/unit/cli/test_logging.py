@@ -24,7 +24,7 @@ def say(form, stream, *, level="info"):
     log.info("run.settled", extra=facts)
     failed = {**facts, "outcome": "failed", "attempt": 2, "ms": 1500.0, "error": "ValueError: no"}
     log.info("run.settled", extra=failed)
-    log.warning("poller.stuck", extra={"service": "planner", "why": "two words"})
+    log.warning("poller.stuck", extra={"poller": "planner", "why": "two words"})
     log.debug("not.shown")
     return stream.getvalue().splitlines()
 
@@ -42,7 +42,7 @@ def test_people_get_short_lines():
     first, second, third = say("text", io.StringIO())
     assert re.fullmatch(r"\d\d:\d\d:\d\d  hello          succeeded  run 12        3 ms", first)
     assert second.endswith("failed     run 12       1.5 s attempt 2 ValueError: no")
-    assert third.endswith("poller.stuck  service=planner why='two words'")
+    assert third.endswith("poller.stuck  poller=planner why='two words'")
 
 
 def test_a_terminal_gets_colour_and_a_pipe_does_not():

@@ -3,7 +3,7 @@
 import io
 import json
 
-from rota.cli.mcp import LONGEST_LINE, McpBridge
+from rota.cli.mcp import MAX_LINE, McpBridge
 from rota.errors import Unavailable
 
 
@@ -72,7 +72,7 @@ def test_faults_are_answers_and_the_bridge_stands():
     )
     notice = {"jsonrpc": "2.0", "method": "notifications/x"}
     asked = [message(n, "ping") for n in range(1, 5)]
-    told = carried(daemon, b"{", b"x" * (LONGEST_LINE + 9), *asked, notice)
+    told = carried(daemon, b"{", b"x" * (MAX_LINE + 9), *asked, notice)
     assert [one.get("id") for one in told] == [None, None, 1, 2, 3, 4]
     assert [one.get("error", {}).get("code") for one in told] == [
         -32700, -32700, -32000, -32000, -32000, None,

@@ -76,4 +76,4 @@ def test_two_files_of_one_name_are_refused(rota, photo, tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "MY PHOTO.png").write_bytes(b"x")
     told = rota("say", HERE, "--file", str(photo), "--file", str(tmp_path / "b" / "MY PHOTO.png"))
-    assert "different names" in told.err
+    assert "distinct names" in told.err

@@ -23,7 +23,7 @@ def test_a_sound_database_exits_with_0_and_a_line_for_each_invariant(worked):
     answer = worked.ok("verify")
     lines = answer.out.splitlines()
     assert lines[0].startswith("Looked at 2 runs, 0 schedules, 0 messages, as of 20")
-    assert "✓ I18  2  a run's events, replayed, give its state" in lines
+    assert "✓ I18  2  replaying a run's events gives its state" in lines
     assert lines[-1] == "Everything holds."
     found = worked.json("verify")
     assert found["ok"]

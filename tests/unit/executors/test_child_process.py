@@ -200,7 +200,7 @@ async def test_much_that_it_sends_is_sent(work):
 async def test_one_that_sends_too_much_is_told_so(work):
     run, deliveries = await run_one(work.send, 300)
     assert (run.state, run.error_code) == (RunState.FAILED, "bad_result")
-    assert "at most 16 MiB are taken" in run.error
+    assert "at most 16 MiB are allowed" in run.error
     assert deliveries == []
 
 

@@ -10,14 +10,14 @@ from rota.errors import Invalid, Unavailable
 from rota.executors.container.engine import (
     ContainerEngine,
     UserMapping,
-    mounted,
-    outdated,
-    pinned,
+    mount_arguments,
+    outdated_runtime,
+    pinned_image,
     run_arguments,
 )
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.seccomp import profile
-from rota.executors.container.sidecar import FORWARD, lobby, packed
+from rota.executors.container.sidecar import FORWARD, sidecar_arguments, sidecar_image
 from rota.executors.shared.mounts import AllowedMount, MountAllowlist, SystemFolders
 from rota.executors.shared.syscalls import FORBIDDEN
 from rota.keeper.build import Interpreter
@@ -89,7 +89,7 @@ def test_podman_gives_a_program_users_of_its_own():
 
 
 def test_mounts_are_named_with_the_folder_they_are_trusted_under():
-    words = mounted(room(guarded=[".envrc"]), MOUNTS.of(room()))
+    words = mount_arguments(room(guarded=[".envrc"]), MOUNTS.of(room()))
     assert words == [
         *("--lend", "/srv", "/srv/home"),
         *("--lend", "/srv", "/srv/one", "--guard", "/srv/one", ".envrc"),
@@ -100,7 +100,7 @@ def test_mounts_are_named_with_the_folder_they_are_trusted_under():
 def test_a_path_that_an_engine_would_read_as_more_than_a_path_is_refused(folder):
     asked = room(folder=folder)
     with pytest.raises(Invalid, match="engines cannot mount"):
-        mounted(asked, MOUNTS.of(asked))
+        mount_arguments(asked, MOUNTS.of(asked))
 
 
 @pytest.mark.parametrize(
@@ -108,32 +108,32 @@ def test_a_path_that_an_engine_would_read_as_more_than_a_path_is_refused(folder)
 )
 def test_only_a_digest_says_what_an_image_is(image):
     with pytest.raises(Invalid, match="by digest"):
-        pinned(DOCKER, image)
-    assert pinned(DOCKER, IMAGE) == IMAGE
+        pinned_image(DOCKER, image)
+    assert pinned_image(DOCKER, IMAGE) == IMAGE
 
 
 def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
     local = ContainerEngine(program="x", kind="docker", local_images=True)
-    assert pinned(local, "sha256:" + "0a" * 32)
+    assert pinned_image(local, "sha256:" + "0a" * 32)
     with pytest.raises(Invalid, match="or a local one by its id") as refused:
-        pinned(local, "localhost/mine:latest")
+        pinned_image(local, "localhost/mine:latest")
     assert str(refused.value).endswith(": see `docker images --digests --no-trunc`")
 
 
-def test_a_container_with_ways_out_shares_the_network_of_its_lobby():
+def test_a_container_with_ways_out_shares_the_network_of_its_sidecar():
     asked = room(egress=EGRESS, network=NetworkAccess.EGRESS)
     words = run_arguments(DOCKER, asked)
-    assert words[words.index("--network") + 1] == "container:rota-a-1-lobby"
+    assert words[words.index("--network") + 1] == "container:rota-a-1-sidecar"
     assert "--hostname" not in words, "an engine refuses it beside a network that is shared"
     words = run_arguments(replace(PODMAN, users=UserMapping.MAPPED), asked)
-    assert words[-4:-1] == ["--userns", "container:rota-a-1-lobby", "--user"]
+    assert words[-4:-1] == ["--userns", "container:rota-a-1-sidecar", "--user"]
     assert not any(EGRESS.socket in word for word in words)
 
 
-def test_the_lobby_word_for_word():
+def test_the_sidecar_word_for_word():
     system = SystemFolders((("usr/bin", "/bin"),), ("/usr", "/lib"))
     desk = EgressSocket(socket="/srv/desk/mcp.sock", port=81, alone=True)
-    words = lobby(DOCKER, room(egress=EGRESS, desk=desk), PYTHON, system)
+    words = sidecar_arguments(DOCKER, room(egress=EGRESS, desk=desk), PYTHON, system)
     shown = [word for word in words if word.startswith("type=bind")]
     assert [word.split(",")[1] for word in shown if "ld.so.cache" not in word] == [
         *("source=/usr", "source=/lib", "source=/opt/python", f"source={FORWARD}"),
@@ -144,24 +144,24 @@ def test_the_lobby_word_for_word():
         "--log-driver", "none", "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
         "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
         "--security-opt", "seccomp=/var/rota/a-1/seccomp.json", "--ipc", "private",
-        "--name", "rota-a-1-lobby", "--hostname", "rota", "--network", "none",
+        "--name", "rota-a-1-sidecar", "--hostname", "rota", "--network", "none",
         "--pids-limit", "16", "--ulimit", "core=0:0",
         "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096", "--user", OWN,
         "--held", "/var/rota/a-1/held", "/run/rota/held",
         "--egress", "/srv/g.sock", "/run/rota/egress", "--folder", "/srv/desk", "/run/rota/desk",
-        packed(system)[0], "/opt/python/bin/python3", "-I", "-S", "/run/rota/forward.py",
+        sidecar_image(system)[0], "/opt/python/bin/python3", "-I", "-S", "/run/rota/forward.py",
         "80", "/run/rota/egress", "81", "/run/rota/desk/mcp.sock", "--while", "/run/rota/held",
     ]  # fmt: skip
 
 
-def test_a_room_without_ways_has_no_lobby():
-    assert lobby(DOCKER, room(), PYTHON, SystemFolders((), ())) == []
+def test_a_room_without_ways_has_no_sidecar():
+    assert sidecar_arguments(DOCKER, room(), PYTHON, SystemFolders((), ())) == []
 
 
 def test_the_image_of_lobbies_is_called_by_what_is_in_it():
     one, other = SystemFolders((), ("/usr",)), SystemFolders((("usr/lib", "/lib"),), ("/usr",))
-    assert packed(one) == packed(one)
-    assert packed(one)[0] != packed(other)[0]
+    assert sidecar_image(one) == sidecar_image(one)
+    assert sidecar_image(one)[0] != sidecar_image(other)[0]
 
 
 def test_a_container_is_guarded_not_put_in_a_namespace_and_only_its_client_is_asked_to_end():
@@ -206,5 +206,5 @@ def test_a_machine_without_a_list_of_calls_is_refused():
     ],
 )
 def test_a_runtime_with_known_ways_out_is_told_of(told, old):
-    assert [each.where for each in outdated(PODMAN, told)] == ([old] if old else [])
-    assert not any(each.needed for each in outdated(PODMAN, told))
+    assert [each.where for each in outdated_runtime(PODMAN, told)] == ([old] if old else [])
+    assert not any(each.needed for each in outdated_runtime(PODMAN, told))

@@ -11,14 +11,14 @@ from rota.executors.sandbox.executor import (
     HostFeatures,
     SandboxExecutor,
     bwrap_arguments,
-    closing,
-    last_steps,
-    with_carriers,
+    final_arguments,
+    start_programs,
+    with_forwarders,
 )
 from rota.executors.shared.mounts import AllowedMount, MountAllowlist, environment
 from rota.executors.shared.resource_limits import CgroupHierarchy, enforced_limits, limit_arguments
 from rota.keeper.build import Interpreter
-from rota.keeper.workspace import WALLED_PROCESSES, limits_for_isolated
+from rota.keeper.workspace import ISOLATED_PROCESSES, limits_for_isolated
 from rota.model.programs import MIB, NetworkAccess, Program, ResourceLimits
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket, ExecutionSpec, ProcessTreeMode, StopSignalTarget
@@ -89,7 +89,7 @@ def test_the_walls_word_for_word():
 
 
 def test_the_last_steps_word_for_word():
-    seen, steps = last_steps(
+    seen, steps = start_programs(
         PYTHON, ["--limit", "CORE", "0"], EgressSocket(socket="/srv/g.sock", port=80)
     )
     assert seen[::3] == ["--ro-bind", "--ro-bind", "--egress"]
@@ -99,7 +99,7 @@ def test_the_last_steps_word_for_word():
         *(*python, "/run/rota/start.py", "--limit", "CORE", "0", "--"),
         *(*python, "/run/rota/forward.py", "80", "/run/rota/egress.sock", "--"),
     ]
-    assert closing(Program(argv=(), cwd="/srv/x/../y/")) == [
+    assert final_arguments(Program(argv=(), cwd="/srv/x/../y/")) == [
         "--remount-ro",
         "/",
         "--chdir",
@@ -109,10 +109,10 @@ def test_the_last_steps_word_for_word():
 
 def test_what_carries_the_ways_out_does_not_count_as_the_programs():
     way, bounds = EgressSocket(socket="/srv/g.sock", port=80), ResourceLimits(processes=5)
-    assert with_carriers(room(bounds=bounds)).bounds.processes == 5
-    assert with_carriers(room(bounds=bounds, desk=way)).bounds.processes == 7
-    assert with_carriers(room(bounds=bounds, desk=way, egress=way)).bounds.processes == 8
-    assert with_carriers(room(desk=way)).bounds.processes is None
+    assert with_forwarders(room(bounds=bounds)).bounds.processes == 5
+    assert with_forwarders(room(bounds=bounds, desk=way)).bounds.processes == 7
+    assert with_forwarders(room(bounds=bounds, desk=way, egress=way)).bounds.processes == 8
+    assert with_forwarders(room(desk=way)).bounds.processes is None
 
 
 def test_a_member_reads_where_the_list_says_so_and_nothing_there_needs_a_guard():
@@ -158,7 +158,7 @@ def test_behind_walls_processes_are_always_bounded_and_memory_where_it_is_for_al
         enforced_limits(OLD, counts_alone=True),
     )
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    usual = ResourceLimits(processes=WALLED_PROCESSES)
+    usual = ResourceLimits(processes=ISOLATED_PROCESSES)
     assert limits_for_isolated(ResourceLimits(), together) == replace(usual, memory_bytes=half)
     assert limits_for_isolated(ResourceLimits(), each) == usual
     named = ResourceLimits(processes=5, memory_bytes=9)
@@ -219,11 +219,11 @@ def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
     executor = ProcessExecutor(PYTHON, hierarchy=None, certain_kill=False)
     assert not executor.certain_kill
     assert [m.what for m in executor.check()] == [
-        "a bound on the number of processes",
-        "a bound on the memory of all processes together",
-        "a bound on processors",
+        "a limit on the number of processes",
+        "a limit on the memory of all processes together",
+        "a limit on CPUs",
     ]
-    with pytest.raises(Unavailable, match="process has no walls"):
+    with pytest.raises(Unavailable, match="process has no isolation"):
         executor.wrap(Program(argv=["x"]), room())
 
 
@@ -237,7 +237,7 @@ def test_folders_in_memory_are_no_larger_than_the_memory_a_program_may_use():
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "GCONV_PATH", "TMUX_TMPDIR"])
 def test_a_program_behind_walls_cannot_change_who_builds_them(name):
     command = Program(argv=["x"], env={name: "/srv/evil.so"})
-    with pytest.raises(Invalid, match="would reach outside"):
+    with pytest.raises(Invalid, match="would take effect outside"):
         environment(command, room())
     assert environment(command, room(isolated=False))[name] == "/srv/evil.so"
 

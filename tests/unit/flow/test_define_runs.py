@@ -19,7 +19,7 @@ from rota.flow.define.runs import (
     run_now,
 )
 from rota.flow.lookup import find_run
-from rota.model.runs import LONGEST_PAYLOAD, RunBatch, RunSource, RunState
+from rota.model.runs import MAX_PAYLOAD_BYTES, RunBatch, RunSource, RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import OnLost, Retry
 from rota.rules.permissions import LOCAL, OWNER, Caller
@@ -53,8 +53,8 @@ def test_anything_else_is_refused(payload):
 
 
 def test_a_payload_may_have_256_kib_and_no_more():
-    fits = "x" * (LONGEST_PAYLOAD - 2)
-    assert len(encode_payload(fits)) == LONGEST_PAYLOAD == 256 * 1024
+    fits = "x" * (MAX_PAYLOAD_BYTES - 2)
+    assert len(encode_payload(fits)) == MAX_PAYLOAD_BYTES == 256 * 1024
     with pytest.raises(Invalid, match=r"262145 bytes, at most 262144 \(256 KiB\)") as refusal:
         encode_payload(fits + "x")
     assert len(str(refusal.value)) < 400

@@ -145,7 +145,7 @@ async def test_a_task_cannot_follow_itself_or_nobody(main):
     await put(main, "b", after=After(task="a"))
     with pytest.raises(Invalid, match="itself"):
         await put(main, "a", after=After(task="a"), replace=True)
-    with pytest.raises(Invalid, match="circle"):
+    with pytest.raises(Invalid, match="cycle"):
         await put(main, "a", after=After(task="b"), replace=True)
     with pytest.raises(NotFound, match="missing"):
         await put(main, "c", after=After(task="missing"))

@@ -13,7 +13,7 @@ from rota.flow.maintain import rescue
 from rota.model.attempts import Succeeded
 from rota.model.notifications import DeliveryState
 from rota.ports.channel import ChannelRefused
-from rota.rules.settlement import TRIES
+from rota.rules.settlement import DELIVERY_RETRY
 from rota.store.outbox import claim_deliveries, next_delivery, record_delivery
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.views import list_deliveries
@@ -64,7 +64,7 @@ async def test_a_refused_message_is_tried_again_with_growing_pauses_then_given_u
         pauses.append(pause.total_seconds())
         desk.clock.advance(pause)
     assert pauses == [2, 6, 18, 54, 162, 486, 1458]
-    assert len(channel.attempts) == TRIES.attempts
+    assert len(channel.attempts) == DELIVERY_RETRY.attempts
     assert len({delivery.dedupe_key for delivery in channel.attempts}) == 1
     found = await state(desk)
     assert (found.state, found.error) == (DeliveryState.DEAD, "busy")

@@ -17,7 +17,7 @@ from rota.model.attempts import AttemptReport, ExitReason, Lost, WaitingForAnswe
 from rota.model.runs import RunState
 from rota.model.tasks import NewTask, OnLost, Policy, TaskKind
 from rota.rules.prompts import INTERRUPTED
-from rota.rules.settlement import AGENTS_REST
+from rota.rules.settlement import AGENT_LOSS_DELAY
 from rota.store.attempt_requests import record_effect
 from rota.store.attempts import record_launch, renew_home_lease
 from rota.store.tasks import put_task
@@ -158,7 +158,7 @@ async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(de
     await lose(desk, chance)
     await lose(desk, chance)
     run = await desk.run(run_id)
-    assert (run.losses, run.available_at) == (2, desk.clock.now() + AGENTS_REST)
+    assert (run.losses, run.available_at) == (2, desk.clock.now() + AGENT_LOSS_DELAY)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ class Shelves:
     def __init__(self, *shelves):
         self.there = list(shelves)
 
-    def shelves(self):
+    def list_folders(self):
         return list(self.there)
 
-    def drop(self, shelf):
+    def delete_folder(self, shelf):
         self.there.remove(shelf)
 
 

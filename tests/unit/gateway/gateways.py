@@ -6,17 +6,17 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
-from rota.gateway.grants import Grant, digest_of
+from rota.gateway.grants import Grant, token_digest
 from rota.gateway.journal import IdempotentWrites, WriteJournal
 from rota.gateway.proxy import Proxy, ProxyTimeouts, UpstreamDialer
 from rota.gateway.server import ConnectionContext
 from rota.gateway.upstreams import Upstream as Known
-from rota.gateway.upstreams import allowed_in
+from rota.gateway.upstreams import parse_allow
 
 REAL = "sk-ant-the-real-key"
 TOKEN = "sk-rota-1"  # noqa: S105
 HEAD = "Host: 127.0.0.1:1\r\nX-Api-Key: sk-rota-1\r\n"
-PATIENT = ProxyTimeouts(idle=20.0, head=20.0, body=20.0, answer=20.0, stall=20.0, parting=20.0)
+PATIENT = ProxyTimeouts(idle=20.0, head=20.0, body=20.0, answer=20.0, stall=20.0, close=20.0)
 """A machine may be busy: what a test wants to be short it shortens itself."""
 
 
@@ -30,7 +30,7 @@ class Door:
             scheme="http",
             host="127.0.0.1",
             port=provider.port,
-            allow=allowed_in("models", ["GET /v1/**", "HEAD /v1/x", "POST /v1/*"]),
+            allow=parse_allow("models", ["GET /v1/**", "HEAD /v1/x", "POST /v1/*"]),
             headers=(("x-api-key", REAL),),
             secret="models",  # noqa: S106
             local=True,
@@ -46,7 +46,7 @@ class Door:
         )
         self.permit = Grant(
             name="1-1",
-            digest=digest_of(TOKEN),
+            digest=token_digest(TOKEN),
             upstreams=frozenset({"models"}),
             ended=str(gone),
             port=None,
@@ -62,7 +62,7 @@ class Door:
         self.wrote.append((name, len(self.provider.script.noted)))
 
     def find(self, token):
-        return self.permit if self.permit.opens_for(token) and self.permit.living else None
+        return self.permit if self.permit.matches(token) and self.permit.is_active else None
 
     async def serve(self, reader, writer):
         await self.gate.serve(reader, writer, self.find)

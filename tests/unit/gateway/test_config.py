@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import Invalid
 from rota.gateway.client import AttemptGateway
-from rota.gateway.config import MIB, read_plan
+from rota.gateway.config import MIB, read_config
 from rota.rules.effects import WriteScope
 from rota.rules.redaction import Redactor
 
@@ -38,7 +38,7 @@ def plan_of(tmp_path, text, **environment):
     path = tmp_path / "gateway.toml"
     path.write_text(text)
     path.chmod(0o600)
-    return read_plan(path, environment)
+    return read_config(path, environment)
 
 
 def test_a_plan_is_read_with_the_known_providers_in_it(tmp_path):
@@ -62,11 +62,11 @@ def test_a_plan_is_read_with_the_known_providers_in_it(tmp_path):
 
 
 def test_without_a_file_the_known_providers_are_there(tmp_path):
-    plan = read_plan(tmp_path / "none.toml", {})
+    plan = read_config(tmp_path / "none.toml", {})
     assert [upstream.name for upstream in plan.upstreams] == ["anthropic", "openai"]
     assert plan.sources == {}
     with pytest.raises(Invalid):
-        read_plan(tmp_path / "none.toml", {}, must_exist=True)
+        read_config(tmp_path / "none.toml", {}, must_exist=True)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_without_a_file_the_known_providers_are_there(tmp_path):
     ],
 )
 def test_the_environment_may_name_another_place_of_a_known_provider(tmp_path, url, local):
-    plan = read_plan(tmp_path / "none.toml", {"OPENAI_BASE_URL": url})
+    plan = read_config(tmp_path / "none.toml", {"OPENAI_BASE_URL": url})
     openai = plan.upstreams[1]
     assert (openai.local, openai.base) == (local, "")
 
@@ -123,7 +123,7 @@ def test_a_file_that_others_write_is_not_believed(tmp_path):
     path.write_text("")
     path.chmod(0o622)
     with pytest.raises(Invalid, match="chmod"):
-        read_plan(path, {})
+        read_config(path, {})
 
 
 class Gateway:
@@ -135,13 +135,13 @@ class Gateway:
     def port(self):
         return 4000
 
-    async def permit(self, name, token, **said):
+    async def grant(self, name, token, **said):
         self.permitted = name
 
-    def begin(self, name):
+    def mark_started(self, name):
         self.begun = name
 
-    def door(self, name):
+    def socket_path(self, name):
         return f"/doors/{name}"
 
 
@@ -159,7 +159,7 @@ def plan(tmp_path):
 
 def test_behind_walls_a_program_is_told_of_its_own_loopback(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1", "github": "ghp-real-22"})
-    told = known.told("3-2", (3, 2), "ann", {}, SCOPE, walled=True)
+    told = known.environment("3-2", (3, 2), "ann", {}, SCOPE, own_loopback=True)
     assert told == {
         "ROTA_GATEWAY_URL": "http://127.0.0.1:7683",
         "ROTA_GATEWAY_TOKEN": "sk-rota-3.2",
@@ -168,7 +168,9 @@ def test_behind_walls_a_program_is_told_of_its_own_loopback(plan):
         "GITHUB_API_URL": "http://127.0.0.1:7683/github/x",
         "GITHUB_TOKEN": "sk-rota-3.2",
     }
-    assert "GITHUB_TOKEN" not in known.told("3-2", (3, 2), "bob", {}, SCOPE, walled=True)
+    assert "GITHUB_TOKEN" not in known.environment(
+        "3-2", (3, 2), "bob", {}, SCOPE, own_loopback=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,32 +186,34 @@ def test_who_could_write_to_somewhere_outside_is_noted_before_it_begins(
 ):
     text = f'[upstreams.github]\nurl = "https://api.github.com"\nallow = [{allow}]\n{more}\n'
     known = ways(plan_of(tmp_path, text), {"anthropic": "sk-ant-real-1", "github": "ghp-real-22"})
-    known.told("3-2", (3, 2), "ann", {}, SCOPE, walled=True)
-    assert known.writes("3-2") is writes
-    assert asyncio.run(known.admit("3-2", (3, 2), "/exit", walled=True)) == "/doors/3-2"
+    known.environment("3-2", (3, 2), "ann", {}, SCOPE, own_loopback=True)
+    assert known.can_write("3-2") is writes
+    assert asyncio.run(known.admit("3-2", (3, 2), "/exit", own_loopback=True)) == "/doors/3-2"
     assert hasattr(known._gateway, "begun") is writes
 
 
 def test_without_walls_whoever_has_a_key_keeps_it(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1"})
-    told = known.told("3-2", (3, 2), "main", {}, SCOPE, walled=False)
+    told = known.environment("3-2", (3, 2), "main", {}, SCOPE, own_loopback=False)
     assert told["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:4000/anthropic"
     offered = {"ANTHROPIC_API_KEY": "sk-ant-real-1"}
-    assert known.told("3-2", (3, 2), "main", offered, SCOPE, walled=False) == {}
-    assert known.offered(offered, isolated=False) == offered
+    assert known.environment("3-2", (3, 2), "main", offered, SCOPE, own_loopback=False) == {}
+    assert known.filter_environment(offered, isolated=False) == offered
 
 
 def test_with_nothing_to_reach_nothing_is_told(plan):
-    assert ways(plan, {}).told("3-2", (3, 2), "ann", {}, SCOPE, walled=True) == {}
+    assert ways(plan, {}).environment("3-2", (3, 2), "ann", {}, SCOPE, own_loopback=True) == {}
     unusable = {"anthropic": "two\nlines of it"}
-    assert ways(plan, unusable).told("3-2", (3, 2), "ann", {}, SCOPE, walled=True) == {}
+    assert (
+        ways(plan, unusable).environment("3-2", (3, 2), "ann", {}, SCOPE, own_loopback=True) == {}
+    )
 
 
 def test_an_egress_socket_of_the_operators_takes_the_place_of_the_gateway_behind_walls(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1"}, inside=None)
     offered = {"ANTHROPIC_API_KEY": "sk-ant-real-1"}
-    assert known.told("3-2", (3, 2), "ann", offered, SCOPE, walled=True) == {}
-    assert known.offered(offered, isolated=True) == offered
+    assert known.environment("3-2", (3, 2), "ann", offered, SCOPE, own_loopback=True) == {}
+    assert known.filter_environment(offered, isolated=True) == offered
 
 
 def test_c1_behind_walls_nothing_is_offered_that_is_or_seems_a_secret(plan):
@@ -220,4 +224,4 @@ def test_c1_behind_walls_nothing_is_offered_that_is_or_seems_a_secret(plan):
         "ANTHROPIC_AUTH_TOKEN": "t", "ANTHROPIC_CUSTOM_HEADERS": "h", "MY_PASSWORD": "p",
         "HTTPS_PROXY": "http://user:pw@proxy:3128", "TMPDIR": "/tmp/c2stYW50LXJlYWwtMQ==",
     }  # fmt: skip
-    assert known.offered({**fine, **wrong}, isolated=True) == fine
+    assert known.filter_environment({**fine, **wrong}, isolated=True) == fine

@@ -84,11 +84,11 @@ def test_an_ordinary_request_is_read():
     found = asking(
         "POST /a?b=c HTTP/1.1", HOST + "X-Api-Key:  k \r\nTransfer-Encoding: chunked\r\n"
     )
-    assert (found.method, found.target, found.stays) == ("POST", "/a?b=c", True)
+    assert (found.method, found.target, found.keep_alive) == ("POST", "/a?b=c", True)
     assert list(found.all("x-api-key")) == ["k"]
     assert found.body == BodyLength(length=None, chunked=True)
-    assert not asking("GET / HTTP/1.0").stays
-    assert not asking(headers=HOST + "Connection: Close\r\n").stays
+    assert not asking("GET / HTTP/1.0").keep_alive
+    assert not asking(headers=HOST + "Connection: Close\r\n").keep_alive
 
 
 def test_c5_nothing_that_a_program_says_about_who_it_is_goes_through():
@@ -121,7 +121,7 @@ def test_how_long_an_answer_is():
     assert answering(headers="Content-Length: 5\r\n").body == BodyLength(length=5)
     assert answering(headers="Transfer-Encoding: chunked\r\n").body.chunked
     ends = answering()
-    assert (ends.body, ends.stays) == (BodyLength(length=None), False)
+    assert (ends.body, ends.keep_alive) == (BodyLength(length=None), False)
     assert answering(method="HEAD", headers="Content-Length: 5\r\n").body.empty
     assert answering("HTTP/1.1 204 No Content").body.empty
     for wrong in ("HTTP/1.1 999 x", "HTTP/2 200", "ICY 200 OK", ""):
@@ -274,7 +274,7 @@ def test_a_deadline_ends_what_waits_for_nothing():
 
 def test_a_request_that_came_in_time_is_answered_by_a_gate_that_was_held_up(provider, tmp_path):
     door = Door(provider, tmp_path / "exit")
-    door.exchange.waits = LONG
+    door.exchange.timeouts = LONG
     asking = f"GET /models/v1/x HTTP/1.1\r\n{HEAD}\r\n".encode()
 
     async def go():

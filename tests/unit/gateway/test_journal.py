@@ -11,8 +11,8 @@ import pytest
 
 from rota.gateway import grants, journal
 from rota.gateway import journal as module
-from rota.gateway.grants import FORGET_SECONDS, WriteMarks
-from rota.gateway.journal import JournalEntry, JournalFull, JournalKey, WriteJournal, key_of
+from rota.gateway.grants import RETENTION_SECONDS, WriteMarks
+from rota.gateway.journal import JournalEntry, JournalFull, JournalKey, WriteJournal, journal_key
 from tests.system.gateway.upstream import Upstream
 from tests.unit.gateway.gateways import HEAD, Door, ask
 
@@ -143,7 +143,7 @@ def test_whose_bytes_run_out_in_the_middle_of_a_write_is_told_that_nobody_knows(
         await noting(name)
         door.permit.bytes_left = 1
 
-    door.exchange.writing = and_others_spend
+    door.exchange.on_write = and_others_spend
     assert code_of(told(door)[0]) == (409, "effect_unknown")
     door.permit.bytes_left = 1 << 20
     assert code_of(told(door)[0]) == (409, "effect_unknown")
@@ -231,7 +231,7 @@ def test_who_hangs_up_meanwhile_is_told_the_answer_when_it_asks_again(door, prov
 def test_a_name_that_is_none_is_refused(door, provider, named):
     answer = told(door, headers=HEAD + named + "Content-Length: 2\r\n")[0]
     assert code_of(answer) == (400, "bad_request")
-    assert "Rota-Effect is one name" in answer[2].decode()
+    assert "Rota-Effect takes one name" in answer[2].decode()
     assert count(provider) == 0
 
 
@@ -242,7 +242,7 @@ def test_a_read_has_no_name(door, provider):
 
 
 def test_a_request_too_long_is_refused_before_it_is_read_or_once_it_is(door, provider):
-    length = journal.LONGEST + 1
+    length = journal.MAX_STORED_BYTES + 1
     more = HEAD + f"Rota-Effect: a\r\nContent-Length: {length}\r\n"
     assert code_of(told(door, headers=more, body=b"")[0]) == (413, "effect_too_long")
     more = HEAD + "Rota-Effect: a\r\nTransfer-Encoding: chunked\r\n"
@@ -252,16 +252,16 @@ def test_a_request_too_long_is_refused_before_it_is_read_or_once_it_is(door, pro
 
 
 def test_an_answer_too_long_to_keep_is_told_once_and_known_as_done(door, provider):
-    provider.script.flood = 2 * journal.LONGEST
+    provider.script.flood = 2 * journal.MAX_STORED_BYTES
     first, again = told(door, "POST /models/v1/long", times=2)
     assert (first[:2], len(first[2])) == ((200, "done"), 2 + provider.script.flood)
     assert code_of(again) == (409, "effect_done")
-    assert "answered 200" in again[2].decode()
+    assert "status 200" in again[2].decode()
     assert count(provider) == 1
 
 
 def test_a_space_that_is_full_writes_under_no_new_name(door, provider, monkeypatch):
-    monkeypatch.setattr(journal, "MOST", 1)
+    monkeypatch.setattr(journal, "MAX_ENTRIES", 1)
     told(door)
     full = told(door, headers=ORDER.replace("order-17", "other"))[0]
     assert code_of(full) == (403, "effects_full")
@@ -296,7 +296,7 @@ def test_an_answer_that_cannot_be_kept_is_told_as_one(door, provider, tmp_path):
 
 def test_a_run_older_than_effects_are_kept_is_told_that_nobody_knows(door, provider, tmp_path):
     told(door)
-    door.permit.since = tmp_path.stat().st_mtime - FORGET_SECONDS - 60
+    door.permit.since = tmp_path.stat().st_mtime - RETENTION_SECONDS - 60
     assert told(door)[0][1] == "already-done"
     other = told(door, headers=ORDER.replace("order-17", "other"))[0]
     assert code_of(other) == (409, "effect_unknown")
@@ -308,7 +308,7 @@ def test_what_is_told_again_counts_against_the_budget(provider, tmp_path):
     door = Door(provider, tmp_path / "exit", requests_left=2)
     answers = told(door, times=3)
     assert [status for status, _, _ in answers] == [201, 201, 403]
-    assert door.permit.carried == 2 + 2 * len(answers[0][2])
+    assert door.permit.byte_count == 2 + 2 * len(answers[0][2])
 
 
 def test_the_connection_stays_for_the_next_request(door, provider):
@@ -340,7 +340,7 @@ def test_nothing_is_left_open(door, provider):
 
 # notes of writes
 
-ONE, TWO = key_of(1, "run 1", "order"), key_of(1, "run 1", "mail")
+ONE, TWO = journal_key(1, "run 1", "order"), journal_key(1, "run 1", "mail")
 SAID = JournalEntry("digest", 201, (("content-type", "a/b"), ("x-é", "ÿ")), b"\n\x00body\n")
 
 
@@ -398,7 +398,7 @@ def test_what_was_refused_is_free_again(ledger):
 
 
 def test_a_name_is_of_one_run_in_one_space(ledger):
-    others = [key_of(2, "run 1", "order"), key_of(1, "run 2", "order"), TWO]
+    others = [journal_key(2, "run 1", "order"), journal_key(1, "run 2", "order"), TWO]
     begun(ledger)
     assert [run(ledger.find(key)) for key in others] == [None, None, None]
 
@@ -446,10 +446,10 @@ def test_what_was_being_written_at_a_death_is_neither_begun_nor_counted(ledger, 
 
 
 def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     begun(ledger)
     begun(ledger, TWO)
-    third = key_of(1, "run 1", "third")
+    third = journal_key(1, "run 1", "third")
     with pytest.raises(JournalFull):
         begun(ledger, third)
     assert run(ledger.find(third)) is None
@@ -459,8 +459,8 @@ def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
 
 
 def test_a_space_has_so_many_bytes_with_room_for_what_is_under_way(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 2 * module.LONGEST + 2000)
-    keys = [key_of(1, "run 1", f"order-{n}") for n in range(3)]
+    monkeypatch.setattr(module, "MAX_BYTES", 2 * module.MAX_STORED_BYTES + 2000)
+    keys = [journal_key(1, "run 1", f"order-{n}") for n in range(3)]
     run(ledger.begin(keys[0], "digest"))
     run(ledger.begin(keys[1], "digest"))
     with pytest.raises(JournalFull):
@@ -474,16 +474,16 @@ def test_what_is_old_is_forgotten_and_who_comes_later_is_told_that(ledger, tmp_p
     begun(ledger)
     begun(ledger, TWO)
     path = path_of(tmp_path, ONE)
-    old = path.stat().st_mtime - FORGET_SECONDS - 60
+    old = path.stat().st_mtime - RETENTION_SECONDS - 60
     os.utime(path, (old, old))
     assert run(ledger.find(ONE)) == JournalEntry("digest")
-    clock.now += 2 * module.COUNTED_SECONDS
-    begun(ledger, key_of(1, "run 1", "third"))
+    clock.now += 2 * module.RECOUNT_SECONDS
+    begun(ledger, journal_key(1, "run 1", "third"))
     assert run(ledger.find(ONE)) is None
     assert run(ledger.find(TWO)) == JournalEntry("digest")
-    assert ledger.is_forgotten(old)
-    assert not ledger.is_forgotten(clock.now - 60)
-    assert not ledger.is_forgotten(None)
+    assert ledger.is_expired(old)
+    assert not ledger.is_expired(clock.now - 60)
+    assert not ledger.is_expired(None)
 
 
 def test_a_gateway_that_begins_forgets_what_is_old_in_every_space(ledger, tmp_path, clock):
@@ -492,7 +492,7 @@ def test_a_gateway_that_begins_forgets_what_is_old_in_every_space(ledger, tmp_pa
         begun(ledger, key)
     for key in (ONE, keys[2]):
         path = path_of(tmp_path, key)
-        old = path.stat().st_mtime - FORGET_SECONDS - 60
+        old = path.stat().st_mtime - RETENTION_SECONDS - 60
         os.utime(path, (old, old))
     again = WriteJournal(str(tmp_path), clock)
     again.open()
@@ -510,17 +510,17 @@ def test_what_cannot_be_noted_is_told_and_can_be_begun_later(ledger, tmp_path):
 def test_who_is_cancelled_leaves_a_whole_note_before_anybody_else_looks(ledger):
     async def go():
         beginning = asyncio.ensure_future(ledger.begin(ONE, "digest"))
-        while not beginning.done() and not ledger._disk.locked():
+        while not beginning.done() and not ledger._disk_lock.locked():
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         beginning.cancel()
         await asyncio.wait({beginning})
         assert beginning.cancelled()
-        assert not ledger._disk.locked()
+        assert not ledger._disk_lock.locked()
         return await ledger.find(ONE)
 
     assert asyncio.run(go()) == JournalEntry("digest")
-    assert ledger._begun[1] == 0
+    assert ledger._reserved[1] == 0
 
 
 # attempts that have written
@@ -539,27 +539,27 @@ def writes(folder):
 
 
 def test_what_is_not_noted_is_not_known(folder, writes, tmp_path):
-    assert grants.seen(folder, "1-1") is None
+    assert grants.has_written(folder, "1-1") is None
     (tmp_path / "wrote" / "1-1").touch()  # it was being written when the power went
-    assert grants.seen(folder, "1-1") is None
-    assert grants.seen(str(tmp_path / "gone"), "1-1") is None
+    assert grants.has_written(folder, "1-1") is None
+    assert grants.has_written(str(tmp_path / "gone"), "1-1") is None
 
 
 def test_the_first_write_counts_for_every_try_until_the_attempt_is_forgotten(folder, writes):
-    grants.begin(folder, "1-1")
-    assert grants.seen(folder, "1-1") is False
-    asyncio.run(writes.note("1-1"))
-    grants.begin(folder, "1-1")
+    grants.mark_started(folder, "1-1")
+    assert grants.has_written(folder, "1-1") is False
+    asyncio.run(writes.mark_written("1-1"))
+    grants.mark_started(folder, "1-1")
     writes.close("1-1")
-    assert grants.seen(folder, "1-1") is True
-    assert grants.seen(folder, "1-2") is None
-    grants.drop(folder, "1-1")
-    assert grants.seen(folder, "1-1") is None
+    assert grants.has_written(folder, "1-1") is True
+    assert grants.has_written(folder, "1-2") is None
+    grants.delete_mark(folder, "1-1")
+    assert grants.has_written(folder, "1-1") is None
 
 
 def test_many_at_once_are_noted_once(folder, writes):
     async def many():
-        await asyncio.gather(*(writes.note("1-1") for _ in range(20)))
+        await asyncio.gather(*(writes.mark_written("1-1") for _ in range(20)))
 
     asyncio.run(many())
     assert os.listdir(os.path.join(folder, "wrote")) == ["1-1"]  # noqa: PTH118, PTH208
@@ -568,17 +568,17 @@ def test_many_at_once_are_noted_once(folder, writes):
 def test_what_cannot_be_noted_is_told_and_tried_again(folder, writes, tmp_path):
     (tmp_path / "wrote").rmdir()
     with pytest.raises(OSError, match="No such file"):
-        asyncio.run(writes.note("1-1"))
+        asyncio.run(writes.mark_written("1-1"))
     writes.open()
-    asyncio.run(writes.note("1-1"))
-    assert grants.seen(folder, "1-1") is True
+    asyncio.run(writes.mark_written("1-1"))
+    assert grants.has_written(folder, "1-1") is True
 
 
 def test_what_nobody_came_back_for_is_forgotten_after_a_while(folder, writes, tmp_path):
-    grants.begin(folder, "1-1")
-    grants.begin(folder, "2-1")
+    grants.mark_started(folder, "1-1")
+    grants.mark_started(folder, "2-1")
     path = tmp_path / "wrote" / "1-1"
-    old = path.stat().st_mtime - FORGET_SECONDS - 60
+    old = path.stat().st_mtime - RETENTION_SECONDS - 60
     os.utime(path, (old, old))
     writes.open()
-    assert (grants.seen(folder, "1-1"), grants.seen(folder, "2-1")) == (None, False)
+    assert (grants.has_written(folder, "1-1"), grants.has_written(folder, "2-1")) == (None, False)

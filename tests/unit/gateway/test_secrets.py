@@ -25,7 +25,7 @@ def put(folder, names):
 def test_what_was_put_is_there_for_the_next_process_and_in_no_file(tmp_path):
     put(tmp_path / "s", ["a", "b"])
     put(tmp_path / "s", ["a"])
-    found = SealedSecrets(tmp_path / "s").all()
+    found = SealedSecrets(tmp_path / "s").read_all()
     assert [(each.name, each.value, each.set_by) for each in found] == [
         ("a", f"{REAL}-a", "ann"),
         ("b", f"{REAL}-b", "ann"),
@@ -39,10 +39,10 @@ def test_what_was_put_is_there_for_the_next_process_and_in_no_file(tmp_path):
 def test_a_secret_that_was_removed_is_gone(tmp_path):
     put(tmp_path, ["a", "b"])
     sealed = SealedSecrets(tmp_path)
-    before = sealed.mark
+    before = sealed.version
     sealed.remove("a")
-    assert [each.name for each in sealed.all()] == ["b"]
-    assert sealed.mark != before
+    assert [each.name for each in sealed.read_all()] == ["b"]
+    assert sealed.version != before
     with pytest.raises(NotFound):
         sealed.remove("a")
 
@@ -55,7 +55,7 @@ def test_two_processes_lose_nothing_of_each_other(tmp_path):
         writer.start()
     for writer in writers:
         writer.join(30)
-    assert len(SealedSecrets(tmp_path).all()) == 20
+    assert len(SealedSecrets(tmp_path).read_all()) == 20
 
 
 def swapped(folder):
@@ -80,19 +80,19 @@ def test_what_does_not_open_is_told_in_a_sentence(tmp_path, how):
     put(tmp_path, ["a", "b"])
     BROKEN[how](tmp_path)
     with pytest.raises(Unavailable):
-        SealedSecrets(tmp_path).all()
+        SealedSecrets(tmp_path).read_all()
 
 
 def test_whoever_reads_a_key_that_is_open_to_others_refuses_and_changes_nothing(tmp_path):
     put(tmp_path, ["a"])
     key = tmp_path / "key"
     key.chmod(0o644)
-    for look in (SealedSecrets(tmp_path).all, lambda: put(tmp_path, ["b"])):
+    for look in (SealedSecrets(tmp_path).read_all, lambda: put(tmp_path, ["b"])):
         with pytest.raises(Unavailable, match=f"others may read {key}: chmod 600 {key}, or rota"):
             look()
     assert key.stat().st_mode & 0o777 == 0o644
     key.chmod(0o600)
-    assert [each.name for each in SealedSecrets(tmp_path).all()] == ["a"]
+    assert [each.name for each in SealedSecrets(tmp_path).read_all()] == ["a"]
 
 
 @pytest.fixture

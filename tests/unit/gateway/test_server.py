@@ -128,7 +128,7 @@ def test_c2_a_name_that_turns_to_a_private_address_is_not_spoken_to(door):
     async def go():
         reach = UpstreamDialer(lookup)
         for _ in range(4):
-            with pytest.raises(UpstreamUnreachable, match="not spoken to"):
+            with pytest.raises(UpstreamUnreachable, match="is not allowed"):
                 await reach.connect(public)
 
     asyncio.run(go())
@@ -144,7 +144,7 @@ def test_c2_what_was_looked_at_is_what_is_spoken_to(door, provider):
         return ["127.0.0.1"]
 
     door.gate.upstreams = {"models": known}
-    door.exchange.reach = UpstreamDialer(lookup)
+    door.exchange.dialer = UpstreamDialer(lookup)
     assert told(door, "GET /models/v1/x")[0] == 200
     assert asked == ["api.example"]
     assert provider.script.noted[0].headers["host"] == [f"api.example:{provider.port}"]
@@ -303,7 +303,7 @@ def test_c7_who_sends_more_than_it_may_reads_why_and_meets_no_reset(provider, tm
 
 def test_c7_who_never_stops_sending_is_let_go(provider, tmp_path):
     door = Door(provider, tmp_path / "exit", bytes_left=1000)
-    door.exchange.waits = PATIENT._replace(parting=0.2)
+    door.exchange.timeouts = PATIENT._replace(close=0.2)
 
     def flood(port):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
@@ -333,7 +333,7 @@ def test_c7_an_answer_without_an_end_is_cut(provider, tmp_path):
 
 @pytest.mark.parametrize("sent", ["", "G", "GET /models/v1/x HTTP/1.1\r\nHost:"])
 def test_c7_who_is_too_slow_with_a_head_is_let_go(door, sent):
-    door.exchange.waits = PATIENT._replace(head=0.2)
+    door.exchange.timeouts = PATIENT._replace(head=0.2)
 
     async def go():
         async with door.open() as port:
@@ -348,7 +348,7 @@ def test_c7_who_is_too_slow_with_a_head_is_let_go(door, sent):
 
 
 def test_c7_who_is_too_slow_with_a_body_is_let_go(door, provider):
-    door.exchange.waits = PATIENT._replace(body=0.2)
+    door.exchange.timeouts = PATIENT._replace(body=0.2)
 
     async def go():
         async with door.open() as port:
@@ -368,7 +368,7 @@ def test_c7_who_does_not_read_slows_nobody_but_itself_and_holds_little(door, pro
             writer.write(f"GET /models/v1/flood HTTP/1.1\r\n{HEAD}\r\n".encode())
             for _ in range(20):
                 assert (await ask(port, "GET /models/v1/x"))[0] == 200
-            carried = door.permit.carried
+            carried = door.permit.byte_count
             writer.transport.abort()
             return carried
 
@@ -377,7 +377,7 @@ def test_c7_who_does_not_read_slows_nobody_but_itself_and_holds_little(door, pro
 
 def test_c7_who_never_reads_is_let_go_with_all_that_waits_for_it(door, provider):
     provider.script.flood = 64 << 20
-    door.exchange.waits = PATIENT._replace(stall=0.5, parting=0.2)
+    door.exchange.timeouts = PATIENT._replace(stall=0.5, close=0.2)
     left = []
     served = asyncio.Event()
 
@@ -423,6 +423,6 @@ def test_an_upstream_that_takes_nothing_is_let_go_with_all_that_waits_for_it(doo
                 await asyncio.wait_for(line.wait_closed(), 10)
                 ended.set()
 
-    door.exchange.reach = Noting()
-    door.exchange.waits = PATIENT._replace(stall=1.0)
+    door.exchange.dialer = Noting()
+    door.exchange.timeouts = PATIENT._replace(stall=1.0)
     asyncio.run(go())

@@ -1,15 +1,15 @@
-"""C2 and C3: names with two readings are no names, and what is not public is not spoken to."""
+"""C2 and C3: names with two readings are no names, and what is not public is is not allowed."""
 
 import pytest
 
 from rota.errors import Invalid
 from rota.gateway.upstreams import (
     Upstream,
-    address_of,
-    allowed_in,
+    addresses_error,
     clean_query,
-    fault_in_addresses,
-    fault_in_host,
+    host_error,
+    parse_allow,
+    parse_url,
 )
 
 PRIVATE = [
@@ -34,28 +34,28 @@ TRICKS = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_what_is_not_public_is_not_spoken_to(address):
-    assert fault_in_addresses([address]) is not None
-    assert fault_in_addresses(["1.1.1.1", address]) is not None
+    assert addresses_error([address]) is not None
+    assert addresses_error(["1.1.1.1", address]) is not None
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_what_is_public_may_be(address):
-    assert fault_in_addresses([address]) is None
+    assert addresses_error([address]) is None
 
 
 def test_a_name_that_leads_nowhere_or_to_no_address_is_not_spoken_to():
-    assert fault_in_addresses([]) is not None
-    assert fault_in_addresses(["api.example"]) is not None
+    assert addresses_error([]) is not None
+    assert addresses_error(["api.example"]) is not None
 
 
 @pytest.mark.parametrize("host", TRICKS)
 def test_a_host_has_one_spelling(host):
-    assert fault_in_host(host) is not None
+    assert host_error(host) is not None
 
 
 @pytest.mark.parametrize("host", ["api.anthropic.com", "localhost", "10.0.0.1", "::1", "a1-b.c2"])
 def test_ordinary_hosts_are_hosts(host):
-    assert fault_in_host(host) is None
+    assert host_error(host) is None
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,22 @@ def test_ordinary_hosts_are_hosts(host):
 )
 def test_an_upstream_is_at_a_plain_address(url):
     with pytest.raises(Invalid):
-        address_of("x", url, local=False)
+        parse_url("x", url, local=False)
 
 
 def test_an_own_address_must_be_called_so():
-    assert address_of("x", "http://127.0.0.1:80/v1/", local=True) == (
+    assert parse_url("x", "http://127.0.0.1:80/v1/", local=True) == (
         "http",
         "127.0.0.1",
         80,
         "/v1",
     )
-    assert address_of("x", "http://[::1]:8080", local=True) == ("http", "::1", 8080, "")
-    assert address_of("x", "https://api.com", local=False) == ("https", "api.com", 443, "")
+    assert parse_url("x", "http://[::1]:8080", local=True) == ("http", "::1", 8080, "")
+    assert parse_url("x", "https://api.com", local=False) == ("https", "api.com", 443, "")
 
 
 def upstream(*allow):
-    return Upstream(name="x", scheme="https", host="a.b", port=443, allow=allowed_in("x", allow))
+    return Upstream(name="x", scheme="https", host="a.b", port=443, allow=parse_allow("x", allow))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_only_what_is_listed_may_be_asked_for(method, path, may):
 )
 def test_a_rule_says_method_and_path(text):
     with pytest.raises(Invalid):
-        allowed_in("x", [text])
+        parse_allow("x", [text])
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from rota.keeper import build as keeper_build
+from rota.keeper import build_keeper as keeper_build
 from rota.keeper.build import (
-    MOST,
+    MAX_FILES,
     PACKAGE,
     PARTS,
-    build,
+    build_keeper,
     certain_kill,
-    take_descriptors,
-    usual_files,
+    default_file_limit,
+    raise_file_limit,
 )
 from rota.ports.executor import ProcessTreeMode
 
 
 def parts():
-    return {part: ast.parse(text) for part, text in zip(PARTS, keeper_build._texts(), strict=True)}
+    return {
+        part: ast.parse(text) for part, text in zip(PARTS, keeper_build._sources(), strict=True)
+    }
 
 
 def test_every_part_is_there():
@@ -61,15 +63,15 @@ def test_a_part_imports_only_what_was_put_in_before_it_and_cheap_modules():
 
 
 def test_it_is_compiled_once(tmp_path):
-    program = build(tmp_path)
+    program = build_keeper(tmp_path)
     before = Path(program.path).stat()
-    assert build(tmp_path) == program
+    assert build_keeper(tmp_path) == program
     assert Path(program.path).stat().st_mtime_ns == before.st_mtime_ns
     assert [path.name for path in tmp_path.iterdir()] == [Path(program.path).name]
 
 
 def test_it_starts_without_rota_and_without_what_is_slow(tmp_path):
-    program = build(tmp_path)
+    program = build_keeper(tmp_path)
     words = [program.python, "-I", "-S", "-X", "importtime", program.path, "--try"]
     told = subprocess.run(words, env={}, capture_output=True, text=True, check=False, timeout=20)
     loaded = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
@@ -81,7 +83,7 @@ def test_it_starts_without_rota_and_without_what_is_slow(tmp_path):
 
 
 def test_a_guarded_tree_is_never_certain(tmp_path):
-    program = build(tmp_path)
+    program = build_keeper(tmp_path)
     assert certain_kill(ProcessTreeMode.GUARD, program) is False
     assert certain_kill(ProcessTreeMode.AUTO, program) is certain_kill(
         ProcessTreeMode.PIDNS, program
@@ -89,7 +91,7 @@ def test_a_guarded_tree_is_never_certain(tmp_path):
 
 
 def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatch):
-    at_once, most, together = 0, 0, keeper_build._together
+    at_once, most, together = 0, 0, keeper_build._compile
     beside = threading.Event()
 
     def counted(texts):
@@ -102,9 +104,11 @@ def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatc
         finally:
             at_once -= 1
 
-    monkeypatch.setattr(keeper_build, "_together", counted)
+    monkeypatch.setattr(keeper_build, "_compile", counted)
     folders = [tmp_path / str(number) for number in range(3)]
-    threads = [threading.Thread(target=keeper_build.build, args=(folder,)) for folder in folders]
+    threads = [
+        threading.Thread(target=keeper_build.build_keeper, args=(folder,)) for folder in folders
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -119,20 +123,20 @@ def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatc
 @pytest.fixture
 def hard():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    usual_files.cache_clear()
+    default_file_limit.cache_clear()
     yield before[1]
-    usual_files.cache_clear()
+    default_file_limit.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_daemon_may_open_more_than_usual(hard):
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    take_descriptors()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MOST), hard)
-    assert usual_files() == 256
+    raise_file_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MAX_FILES), hard)
+    assert default_file_limit() == 256
 
 
 def test_who_may_open_as_many_already_takes_no_more(hard):
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    take_descriptors()
+    raise_file_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)

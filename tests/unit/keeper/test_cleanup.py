@@ -13,24 +13,24 @@ import pytest
 
 from rota.errors import Unavailable
 from rota.keeper.cleanup import (
-    LEFT_SECONDS,
+    RETENTION_SECONDS,
     UNSWEPT,
     CleanupThread,
-    marked,
-    reap,
+    find_uncleaned,
+    kill_marked,
+    marked_processes,
+    reap_keeper,
     remove_old_folders,
-    sweep,
-    unswept,
 )
 from rota.keeper.home import LocalKeeperHome
-from rota.keeper.linux import children, descendants, parent, start_time, strike
+from rota.keeper.linux import children, descendants, parent, send_signal, start_time
 from rota.keeper.workspace import FolderLocks, attempt_folder_name, egress_name
 from rota.model.attempts import KeptAttempt
 
 # folders
 
 NOW = 1_700_000_000.0
-LONG_AGO = NOW - LEFT_SECONDS - 1
+LONG_AGO = NOW - RETENTION_SECONDS - 1
 
 
 def kept(run_id):
@@ -114,7 +114,7 @@ def test_only_what_has_ended_unknown_and_unswept_is_still_to_be_swept(keepers):
     not_swept(keepers, kept(2), ended=False)
     not_swept(keepers, kept(3))
     leave(keepers, kept(4), LONG_AGO)
-    (left,) = unswept(keepers, "here", [kept(3)])
+    (left,) = find_uncleaned(keepers, "here", [kept(3)])
     assert left == replace(kept(1), boot="", executor="container")
 
 
@@ -136,13 +136,13 @@ async def test_an_executor_is_remembered_until_it_has_swept(tmp_path):
     for name in ("attempts", "rooms", "mailboxes"):
         (keepers / name).mkdir(parents=True)
     attempt = not_swept(keepers, kept(1))
-    (left,) = await yard.unswept([])
+    (left,) = await yard.find_uncleaned([])
     with pytest.raises(Unavailable):
-        await yard.sweep(left)
-    assert await yard.unswept([]) == [left]
+        await yard.clean_up(left)
+    assert await yard.find_uncleaned([]) == [left]
     engine.answers = True
-    await yard.sweep(left)
-    assert await yard.unswept([]) == []
+    await yard.clean_up(left)
+    assert await yard.find_uncleaned([]) == []
     assert attempt.exists()
 
 
@@ -163,22 +163,22 @@ def tree(request):
     with subprocess.Popen(words, env={"ROTA_KEEPER": name}, stdout=subprocess.PIPE) as root:
         root.stdout.readline()
         yield name, root
-        sweep(name)
+        kill_marked(name)
 
 
 def test_everything_that_carries_a_marker_is_ended(tree):
     name, root = tree
-    assert len(marked(name)) == 4
-    assert sweep(name) == 4
+    assert len(marked_processes(name)) == 4
+    assert kill_marked(name) == 4
     assert root.wait(5) == -9
-    assert marked(name) == []
-    assert sweep(name) == 0
+    assert marked_processes(name) == []
+    assert kill_marked(name) == 0
 
 
 def test_a_marker_that_only_begins_alike_is_another(tree):
     name, _ = tree
-    assert marked(name[:-1]) == []
-    assert marked(name + "1") == []
+    assert marked_processes(name[:-1]) == []
+    assert marked_processes(name + "1") == []
 
 
 def test_a_descendant_without_the_marker_is_found_through_its_parent(tree):
@@ -189,12 +189,12 @@ def test_a_descendant_without_the_marker_is_found_through_its_parent(tree):
         other.stdout.readline()
         while len(descendants(other.pid)) != 1:
             pass
-        assert sweep(name) == 6
+        assert kill_marked(name) == 6
 
 
 def test_the_one_who_sweeps_is_spared(monkeypatch):
     """A daemon that was started inside an attempt carries its marker itself."""
-    code = "from rota.keeper.cleanup import sweep\nprint(sweep('inside'))"
+    code = "from rota.keeper.cleanup import kill_marked\nprint(kill_marked('inside'))"
     told = subprocess.run(
         [sys.executable, "-c", code],
         env={"ROTA_KEEPER": "inside"},
@@ -216,12 +216,12 @@ def test_a_process_is_struck_only_if_it_is_still_the_one(tree):
     _, root = tree
     began = start_time(root.pid)
     assert began > 0
-    assert not strike(root.pid, 9, lambda pid: start_time(pid) == began + 1)
+    assert not send_signal(root.pid, 9, lambda pid: start_time(pid) == began + 1)
     assert root.poll() is None
-    assert strike(root.pid, 9, lambda pid: start_time(pid) == began)
+    assert send_signal(root.pid, 9, lambda pid: start_time(pid) == began)
     root.wait(5)
     assert start_time(root.pid) == 0
-    assert not strike(root.pid, 9, lambda _: True)
+    assert not send_signal(root.pid, 9, lambda _: True)
 
 
 # what is done beside the event loop
@@ -253,10 +253,10 @@ async def done(told):
 async def test_a_sweep_is_begun_once_and_tells_when_it_is_done():
     told, sweeper = asyncio.Queue(), Sweeper()
     aside = CleanupThread(told.put_nowait, sweeper)
-    assert [aside.sweep("a"), aside.sweep("a")] == [None, None]
+    assert [aside.kill_marked("a"), aside.kill_marked("a")] == [None, None]
     sweeper.may.set()
     await done(told)
-    assert aside.sweep("a") == 3
+    assert aside.kill_marked("a") == 3
     assert sweeper.begun == ["a"]
 
 
@@ -264,13 +264,13 @@ async def test_a_sweep_that_failed_says_so_and_is_begun_again():
     told, sweeper = asyncio.Queue(), Sweeper(fails=1)
     sweeper.may.set()
     aside = CleanupThread(told.put_nowait, sweeper)
-    assert aside.sweep("a") is None
+    assert aside.kill_marked("a") is None
     await done(told)
     with pytest.raises(TimeoutError):
-        aside.sweep("a")
-    assert aside.sweep("a") is None
+        aside.kill_marked("a")
+    assert aside.kill_marked("a") is None
     await done(told)
-    assert aside.sweep("a") == 3
+    assert aside.kill_marked("a") == 3
 
 
 @pytest.fixture
@@ -290,10 +290,10 @@ def is_buried(pid):
 
 def test_a_keeper_that_lives_is_not_waited_for_without_time(keeper):
     child, folder = keeper
-    assert not reap(folder, seconds=0)
+    assert not reap_keeper(folder, seconds=0)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert reap(folder, seconds=0)
+    assert reap_keeper(folder, seconds=0)
     assert is_buried(child.pid)
 
 

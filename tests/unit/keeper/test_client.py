@@ -14,21 +14,21 @@ from rota.keeper.build import KeeperBinary
 from rota.keeper.client import (
     NANOSECONDS,
     KeeperAlive,
-    _words_of,
+    _orders_for,
     boot_time,
-    cancel,
-    look,
+    find_exit_record,
     new_identity,
     probe,
-    read_ending,
+    read_exit_record,
     read_input,
     read_spool,
-    start,
+    request_cancel,
+    start_keeper,
     wake_keeper_pipe,
-    write_ending,
+    write_exit_record,
     write_input,
 )
-from rota.keeper.protocol import WISH_BYTES, KeeperOrders, as_lines, pack, seal, unseal
+from rota.keeper.protocol import CANCEL_BYTES, KeeperOrders, pack, seal, to_lines, unseal
 from rota.model.attempts import ExitReason
 from rota.model.programs import Program, ResourceLimits
 from rota.ports.executor import KeeperSpec, ProcessTreeMode, StopSignalTarget
@@ -46,19 +46,19 @@ def spec(name="run-1.1", **command):
     ("bad", "sentence"),
     [
         (spec(argv=[]), 'command.argv "": name a program'),
-        (spec(name=""), 'name "": use 1 to 200 bytes that can be printed'),
-        (spec(name="a\nb"), "use 1 to 200 bytes"),
-        (spec(name="\udcff"), "use 1 to 200 bytes"),
-        (spec(name="x" * 201), "use 1 to 200 bytes"),
+        (spec(name=""), 'name "": use 1 to 200 printable bytes'),
+        (spec(name="a\nb"), "use 1 to 200 printable"),
+        (spec(name="\udcff"), "use 1 to 200 printable"),
+        (spec(name="x" * 201), "use 1 to 200 printable"),
         (spec(env={"A=B": "1"}), 'command.env "A=B": use a name without = in it'),
-        (spec(argv=["a\0b"]), "leave out the NUL character"),
-        (spec(cwd="/\0"), "leave out the NUL character"),
-        (spec(env={"A": "\0"}), "leave out the NUL character"),
+        (spec(argv=["a\0b"]), "remove the NUL character"),
+        (spec(cwd="/\0"), "remove the NUL character"),
+        (spec(env={"A": "\0"}), "remove the NUL character"),
     ],
 )
 def test_what_no_keeper_could_be_told_is_refused(tmp_path, bad, sentence):
     with pytest.raises(Invalid, match=".*") as refused:
-        start(tmp_path / "attempt", bad, new_identity("x"), NO_PROGRAM)
+        start_keeper(tmp_path / "attempt", bad, new_identity("x"), NO_PROGRAM)
     assert sentence in str(refused.value)
     assert not (tmp_path / "attempt").exists()
 
@@ -76,7 +76,7 @@ def test_orders_arrive_as_they_were_given():
         (b"leftover_seconds", b"1"),
         (b"beat_seconds", b"15"),
     ]
-    orders = KeeperOrders(pack([*_words_of(given, certain=True), *rest]))
+    orders = KeeperOrders(pack([*_orders_for(given, certain=True), *rest]))
     assert (orders.argv, orders.cwd) == ([b"a", b"b c", b""], b"/x\xff")
     assert orders.env == {b"K": b"v=w", b"ROTA_KEEPER": "näme".encode()}
     assert (orders.hard, orders.idle, orders.memory, orders.processes) == (1.5, None, 7, 3)
@@ -94,18 +94,18 @@ def test_orders_arrive_as_they_were_given():
 )
 def test_only_auto_falls_back_and_only_where_no_certain_end_was_promised(wanted, certain, told):
     given = KeeperSpec(name="n", command=Program(argv=["true"]), tree=wanted)
-    assert dict(_words_of(given, certain=certain))[b"tree"] == told.encode()
+    assert dict(_orders_for(given, certain=certain))[b"tree"] == told.encode()
 
 
 def test_a_marker_cannot_be_forged_by_the_environment_of_a_command():
-    words = _words_of(spec(env={"ROTA_KEEPER": "another"}), certain=False)
+    words = _orders_for(spec(env={"ROTA_KEEPER": "another"}), certain=False)
     assert [value for key, value in words if key == b"env"] == [b"ROTA_KEEPER=run-1.1"]
 
 
 def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
     identity = new_identity("run-1.1")
     with pytest.raises(FileNotFoundError):
-        start(tmp_path / "attempt", spec(), identity, NO_PROGRAM)
+        start_keeper(tmp_path / "attempt", spec(), identity, NO_PROGRAM)
     assert not (tmp_path / "attempt").exists()
     ending = probe(tmp_path / "attempt", identity).ending
     assert (ending.reason, ending.proven) == (ExitReason.LOST_NEVER_STARTED, True)
@@ -113,14 +113,14 @@ def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
 
 def test_whose_folder_is_gone_was_started_if_anybody_of_it_lived(tmp_path):
     identity = new_identity("run-1.1")
-    ending = look(tmp_path / "attempt", identity, sweep=lambda _name: 2)
+    ending = find_exit_record(tmp_path / "attempt", identity, kill_marked=lambda _name: 2)
     assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, False)
 
 
 def test_a_folder_is_used_once(tmp_path):
     (tmp_path / "attempt").mkdir()
     with pytest.raises(FileExistsError):
-        start(tmp_path / "attempt", spec(), new_identity("run-1.1"), NO_PROGRAM)
+        start_keeper(tmp_path / "attempt", spec(), new_identity("run-1.1"), NO_PROGRAM)
 
 
 def test_while_the_lock_is_held_nobody_judges(tmp_path):
@@ -132,64 +132,64 @@ def test_while_the_lock_is_held_nobody_judges(tmp_path):
 
 
 def test_the_first_verdict_stays(tmp_path):
-    write_ending(tmp_path, {"reason": "lost:keeper_died", "proven": 1, "ended": 1})
-    write_ending(tmp_path, {"reason": "lost:reboot", "proven": 0, "ended": 2})
-    ending = read_ending(tmp_path)
+    write_exit_record(tmp_path, {"reason": "lost:keeper_died", "proven": 1, "ended": 1})
+    write_exit_record(tmp_path, {"reason": "lost:reboot", "proven": 0, "ended": 2})
+    ending = read_exit_record(tmp_path)
     assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, True)
     assert ending.ended_at.year == 1970
 
 
 def test_how_long_ago_an_attempt_ended_is_told_by_the_clock_that_never_leaps(tmp_path):
     identity = new_identity("x")
-    write_ending(tmp_path, {"reason": "exited", "code": 0, "ended": 1})
+    write_exit_record(tmp_path, {"reason": "exited", "code": 0, "ended": 1})
     beat = seal(boot_time() - 62 * NANOSECONDS, "ended", 0, 0, 0, 0, 0)
     (tmp_path / "beat").write_bytes(beat)
-    assert 62 <= look(tmp_path, identity).ago < 65
+    assert 62 <= find_exit_record(tmp_path, identity).ago < 65
 
 
 def test_of_a_keeper_that_was_killed_its_last_beat_tells(tmp_path):
     beat = seal(boot_time() - 62 * NANOSECONDS, "running", 0, 0, 0, 0, 0)
     (tmp_path / "beat").write_bytes(beat)
-    (tmp_path / "keeper").write_bytes(as_lines({"nonce": "x", "tree": "pidns"}))
-    ending = look(tmp_path, new_identity("x"))
+    (tmp_path / "keeper").write_bytes(to_lines({"nonce": "x", "tree": "pidns"}))
+    ending = find_exit_record(tmp_path, new_identity("x"))
     assert ending.reason is ExitReason.LOST_KEEPER_DIED
     assert 62 <= ending.ago < 65
 
 
 def test_after_a_reboot_the_wall_tells_how_long_ago_an_attempt_ended(tmp_path):
     identity = replace(new_identity("x"), boot="an earlier one")
-    write_ending(tmp_path, {"reason": "exited", "ended": time.time_ns() - 62 * NANOSECONDS})
+    write_exit_record(tmp_path, {"reason": "exited", "ended": time.time_ns() - 62 * NANOSECONDS})
     (tmp_path / "beat").write_bytes(seal(boot_time(), "ended", 0, 0, 0, 0, 0))
-    assert 62 <= look(tmp_path, identity).ago < 65
+    assert 62 <= find_exit_record(tmp_path, identity).ago < 65
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_what_ended_at_nobody_knows_when_ended_just_now(tmp_path, known):
     ended = time.time_ns() + 3600 * NANOSECONDS if known else 0
-    write_ending(tmp_path, {"reason": "exited", "ended": ended})
+    write_exit_record(tmp_path, {"reason": "exited", "ended": ended})
     (tmp_path / "beat").write_bytes(seal(boot_time() + 3600 * NANOSECONDS, "ended", 0, 0, 0, 0, 0))
-    assert look(tmp_path, new_identity("x")).ago == 0.0
+    assert find_exit_record(tmp_path, new_identity("x")).ago == 0.0
 
 
 def test_a_wish_to_nobody_is_written_down_all_the_same(tmp_path):
-    (tmp_path / "cancel").write_bytes(bytes(WISH_BYTES))
-    cancel(tmp_path, 3, 1.5, "because\nof it")
+    (tmp_path / "cancel").write_bytes(bytes(CANCEL_BYTES))
+    request_cancel(tmp_path, 3, 1.5, "because\nof it")
     assert unseal((tmp_path / "cancel").read_bytes()) == ["3", "1500", "because\nof", "it"]
     assert not wake_keeper_pipe(tmp_path)
 
 
 def test_a_wish_fits_the_room_it_has_and_replaces_a_longer_one(tmp_path):
-    (tmp_path / "cancel").write_bytes(bytes(WISH_BYTES))
-    cancel(tmp_path, 2**63, 3600.0, "\N{EURO SIGN}" * 1000 + "\ud800")
+    (tmp_path / "cancel").write_bytes(bytes(CANCEL_BYTES))
+    request_cancel(tmp_path, 2**63, 3600.0, "\N{EURO SIGN}" * 1000 + "\ud800")
     whole = (tmp_path / "cancel").read_bytes()
-    assert len(whole) == WISH_BYTES
+    assert len(whole) == CANCEL_BYTES
     assert set(unseal(whole)[2]) == {"\N{EURO SIGN}"}
-    cancel(tmp_path, 2**63, 0.0, "now")
+    request_cancel(tmp_path, 2**63, 0.0, "now")
     assert unseal((tmp_path / "cancel").read_bytes())[1:] == ["0", "now"]
 
 
 def test_a_keeper_of_a_version_without_room_for_wishes_is_told_as_it_reads_them(tmp_path):
-    cancel(tmp_path, 3, 1.5, "because of it")
+    request_cancel(tmp_path, 3, 1.5, "because of it")
     assert (tmp_path / "cancel").read_text() == "3 1500 because of it"
 
 
@@ -197,7 +197,7 @@ def test_who_cannot_ring_says_so(tmp_path):
     """A bell that is no FIFO, as an example: a wish that nobody hears is none."""
     (tmp_path / "bell").mkdir()
     with pytest.raises(OSError, match="Is a directory"):
-        cancel(tmp_path, 3, 1.5, "because of it")
+        request_cancel(tmp_path, 3, 1.5, "because of it")
 
 
 def test_input_written_twice_is_there_once(tmp_path):
@@ -251,13 +251,15 @@ def without_descriptors():
 def test_who_can_open_nothing_takes_no_keeper_for_dead(tmp_path, without_descriptors):
     identity = new_identity("run-1.1")
     with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
-        look(tmp_path, identity)
+        find_exit_record(tmp_path, identity)
     with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
-        look(tmp_path / "nowhere", identity)
+        find_exit_record(tmp_path / "nowhere", identity)
     assert not (tmp_path / "exit").exists()
 
 
 def test_who_must_sweep_is_written_down_before_a_keeper_is_started(tmp_path):
     idle = KeeperBinary(python="/bin/true", path="/nowhere/keeper.pyc")
-    os.waitpid(start(tmp_path / "a", spec(), new_identity("r"), idle, executor="container").pid, 0)
+    os.waitpid(
+        start_keeper(tmp_path / "a", spec(), new_identity("r"), idle, executor="container").pid, 0
+    )
     assert (tmp_path / "a" / "unswept").read_text() == "container"

@@ -26,5 +26,5 @@ class Window:
     "fault", [Unavailable("the pane does not answer"), OSError("too many open files")]
 )
 async def test_an_attempt_whose_pane_does_not_answer_is_seen_without_it(tmp_path, fault):
-    sign = await LocalKeeperHome(tmp_path, "here", {"tmux": Window(fault)}).sign(KEPT)
+    sign = await LocalKeeperHome(tmp_path, "here", {"tmux": Window(fault)}).take_sample(KEPT)
     assert (sign.run_id, sign.epoch, sign.pane) == (1, 1, None)

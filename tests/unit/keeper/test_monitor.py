@@ -31,11 +31,11 @@ def descriptors():
 async def test_the_end_of_a_keeper_rings_at_once_and_it_is_watched_no_more(sleeper):
     own, before = KeeperEvents(), descriptors()
     assert own.watch("a", sleeper.pid, start_time(sleeper.pid))
-    waiting = asyncio.ensure_future(own.rung("a", LONG))
+    waiting = asyncio.ensure_future(own.wait("a", LONG))
     sleeper.kill()
     async with asyncio.timeout(LONG / 2):
         await waiting
-    assert not own.watches("a")
+    assert not own.is_watched("a")
     assert descriptors() == before
 
 
@@ -57,12 +57,12 @@ async def test_another_process_of_the_same_number_is_not_watched(sleeper):
 
 
 async def test_no_more_are_watched_than_there_is_room_for(sleeper, monkeypatch):
-    monkeypatch.setattr(monitor, "MOST_WATCHED", 1)
+    monkeypatch.setattr(monitor, "MAX_WATCHED", 1)
     own, before = KeeperEvents(), descriptors()
     began = start_time(sleeper.pid)
     assert own.watch("a", sleeper.pid, began)
     assert not own.watch("b", sleeper.pid, began)
-    own.take_down("a")
+    own.unregister("a")
     assert own.watch("b", sleeper.pid, began)
     own.close()
     assert descriptors() == before
@@ -70,17 +70,17 @@ async def test_no_more_are_watched_than_there_is_room_for(sleeper, monkeypatch):
 
 async def test_what_is_rung_before_anybody_waits_is_kept():
     own = KeeperEvents()
-    own.hang("a")
-    own.ring("a")
-    own.ring("nobody")
+    own.register("a")
+    own.notify("a")
+    own.notify("nobody")
     async with asyncio.timeout(LONG / 2):
-        await own.rung("a", LONG)
+        await own.wait("a", LONG)
 
 
 async def test_whoever_waits_for_a_bell_that_is_taken_down_is_woken():
     own = KeeperEvents()
-    waiting = asyncio.ensure_future(own.rung("a", LONG))
+    waiting = asyncio.ensure_future(own.wait("a", LONG))
     await asyncio.sleep(0)
-    own.take_down("a")
+    own.unregister("a")
     async with asyncio.timeout(LONG / 2):
         await waiting

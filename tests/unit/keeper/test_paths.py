@@ -2,12 +2,12 @@
 
 import os
 
-from rota.keeper.paths import guard
+from rota.keeper.paths import guard_names
 
 
 def held(folder, names):
     opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    made = guard(str(folder), opened, names)
+    made = guard_names(str(folder), opened, names)
     for one in made:
         os.close(one.descriptor)
     os.close(opened)

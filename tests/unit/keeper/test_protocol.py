@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.keeper.protocol import as_lines, from_lines, pack, seal, unpack, unseal, write_whole
+from rota.keeper.protocol import from_lines, pack, replace_file, seal, to_lines, unpack, unseal
 
 KEYS = st.text("abcxyz_", min_size=1).map(str.encode)
 VALUES = st.binary().filter(lambda value: b"\0" not in value)
@@ -17,11 +17,11 @@ def test_what_is_packed_comes_back_in_its_order(pairs):
 
 @given(st.dictionaries(st.text("abc", min_size=1), st.text("az 09:"), min_size=1), st.binary())
 def test_facts_and_what_lies_behind_them_come_back(facts, rest):
-    assert from_lines(as_lines(facts) + rest) == (facts, rest)
+    assert from_lines(to_lines(facts) + rest) == (facts, rest)
 
 
 def test_a_fact_cannot_begin_a_line_of_its_own():
-    facts, rest = from_lines(as_lines({"detail": "a\n\nreason exited", "reason": "lost"}))
+    facts, rest = from_lines(to_lines({"detail": "a\n\nreason exited", "reason": "lost"}))
     assert facts == {"detail": "a  reason exited", "reason": "lost"}
     assert rest == b""
 
@@ -47,7 +47,7 @@ def test_a_spoilt_record_is_none(spoilt):
 
 def test_a_file_is_put_in_its_place_whole(tmp_path):
     path = tmp_path / "file"
-    write_whole(str(path), b"one")
-    write_whole(str(path), b"two")
+    replace_file(str(path), b"one")
+    replace_file(str(path), b"two")
     assert path.read_bytes() == b"two"
     assert [each.name for each in tmp_path.iterdir()] == ["file"]

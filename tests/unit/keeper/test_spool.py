@@ -23,7 +23,7 @@ def test_head_and_tail_are_those_of_the_stream(pieces, cap):
         spool = SpoolFile(f"{folder}/out", cap)
         for byte, length in pieces:
             if length:
-                spool.take(bytes([byte]) * length)
+                spool.append(bytes([byte]) * length)
         os.close(spool.file)
         stream = b"".join(bytes([byte]) * length for byte, length in pieces)
         head = Path(folder, "out").read_bytes()
@@ -35,7 +35,7 @@ def test_head_and_tail_are_those_of_the_stream(pieces, cap):
 def test_single_bytes_past_the_cap_do_not_pile_up(tmp_path):
     spool = SpoolFile(str(tmp_path / "out"), 0)
     for _ in range(200_000):
-        spool.take(b"x")
+        spool.append(b"x")
     assert len(spool._tail) < 40
     assert spool.tail() == b"x" * TAIL_BYTES
     os.close(spool.file)
@@ -43,13 +43,13 @@ def test_single_bytes_past_the_cap_do_not_pile_up(tmp_path):
 
 def test_a_file_that_takes_no_more_is_a_clean_prefix(tmp_path):
     spool = SpoolFile(str(tmp_path / "out"), 1000)
-    spool.take(b"one ")
+    spool.append(b"one ")
     os.close(spool.file)
     spool.file = os.open("/dev/full", os.O_WRONLY)
-    spool.take(b"two ")
+    spool.append(b"two ")
     os.close(spool.file)
     spool.file = os.open(tmp_path / "out", os.O_WRONLY | os.O_APPEND)
-    spool.take(b"three")  # there is room again, but a gap would lie before it
+    spool.append(b"three")  # there is room again, but a gap would lie before it
     os.close(spool.file)
     assert (spool.errno, spool.size, spool.total) == (28, 4, 13)
     assert (tmp_path / "out").read_bytes() == b"one "
@@ -62,7 +62,7 @@ def test_a_spool_leaves_room_on_the_disk_for_others(tmp_path, monkeypatch):
     )
     spool = SpoolFile(str(tmp_path / "out"), 100 * MIB)
     for _ in range(64):
-        spool.take(b"x" * (64 * 1024))
+        spool.append(b"x" * (64 * 1024))
     os.close(spool.file)
     assert (spool.errno, spool.size, spool.total) == (28, MIB, 4 * MIB)
 
@@ -92,29 +92,29 @@ def test_a_feed_stops_at_a_full_pipe_and_goes_on(inside):
 
 
 def test_a_ring_without_a_daemon_is_no_fault(tmp_path):
-    assert WakeupPipe(bytes(tmp_path / "wake"), b"a").ring()
+    assert WakeupPipe(bytes(tmp_path / "wake"), b"a").wake()
     os.mkfifo(tmp_path / "wake")
-    assert WakeupPipe(bytes(tmp_path / "wake"), b"a").ring()
+    assert WakeupPipe(bytes(tmp_path / "wake"), b"a").wake()
 
 
 def test_a_ring_is_heard_by_name_also_by_the_next_daemon(tmp_path):
     ringer = WakeupPipe(bytes(tmp_path / "wake"), b"run-1.1")
     with KeeperFifo(tmp_path / "wake") as wake:
-        assert ringer.ring()
-        assert ringer.ring()
-        assert wake.names() == {"run-1.1"}
-        assert wake.names() == set()
+        assert ringer.wake()
+        assert ringer.wake()
+        assert wake.read_names() == {"run-1.1"}
+        assert wake.read_names() == set()
     (tmp_path / "wake").unlink()
     with KeeperFifo(tmp_path / "wake") as wake:
-        assert ringer.ring()
-        assert wake.names() == {"run-1.1"}
+        assert ringer.wake()
+        assert wake.read_names() == {"run-1.1"}
 
 
 def test_a_daemon_that_does_not_listen_is_rung_again_later(tmp_path):
     ringer = WakeupPipe(bytes(tmp_path / "wake"), b"n" * 200)
     with KeeperFifo(tmp_path / "wake") as wake:
-        while ringer.ring():
+        while ringer.wake():
             pass
-        assert wake.names() == {"n" * 200}
-        assert ringer.ring()
+        assert wake.read_names() == {"n" * 200}
+        assert ringer.wake()
     os.close(ringer._file)

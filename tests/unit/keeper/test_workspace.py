@@ -16,25 +16,25 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Invalid, NotFound, Refused
-from rota.keeper.paths import guard
+from rota.keeper.paths import guard_names
 from rota.keeper.workspace import (
-    DEEPEST,
-    LARGEST,
-    LONGEST_CONFIG,
-    MOST_LISTED,
+    MAX_ARTIFACT_BYTES,
+    MAX_CONFIG,
+    MAX_DEPTH,
+    MAX_LISTED,
     FolderLocks,
     LocalArtifactStore,
-    delete,
+    artifacts_folder,
+    delete_tree,
     find_program,
-    make_box,
     make_folder,
-    outbox_of,
+    make_mailbox,
     read_config,
-    resources_of,
+    readable_folders,
+    resources_folder,
     result_name,
-    shelf_of,
-    visible_mailbox,
     working_folder,
+    writable_folder,
 )
 from rota.model.programs import Program
 from rota.ports.agent import AgentWorkspace
@@ -150,13 +150,13 @@ def kept(tmp_path):
 
 @pytest.fixture
 def shelf(kept, tmp_path):
-    made = shelf_of(tmp_path / "spaces" / "main", 7)
+    made = artifacts_folder(tmp_path / "spaces" / "main", 7)
     kept.prepare(made, 1, anew=True)
     return made
 
 
 def names(kept, run_id=7):
-    return [artifact.name for artifact in kept.of("main", run_id).files]
+    return [artifact.name for artifact in kept.list_artifacts("main", run_id).files]
 
 
 def content(kept, name):
@@ -167,7 +167,7 @@ def content(kept, name):
 
 
 def test_a_run_that_was_given_no_folder_has_left_nothing(kept):
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert (told.files, told.left_out, told.more) == ((), 0, False)
 
 
@@ -176,7 +176,7 @@ def test_files_are_listed_by_name_and_read(kept, shelf):
     (shelf / "b" / "c" / "deep.txt").write_bytes(b"deep")
     (shelf / "a b.txt").write_bytes(b"one")
     (shelf / "übersicht.txt").write_bytes(b"two")
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert [(a.name, a.size) for a in told.files] == [
         ("a b.txt", 3),
         ("b/c/deep.txt", 4),
@@ -187,9 +187,9 @@ def test_files_are_listed_by_name_and_read(kept, shelf):
 
 
 def test_a_run_that_left_nothing_has_nothing(kept, shelf):
-    assert kept.of("main", 7).files == ()
-    assert kept.of("main", 8).files == ()
-    assert kept.of("nobody", 7).files == ()
+    assert kept.list_artifacts("main", 7).files == ()
+    assert kept.list_artifacts("main", 8).files == ()
+    assert kept.list_artifacts("nobody", 7).files == ()
 
 
 def test_files_that_come_and_go_meanwhile_hide_no_others(kept, shelf):
@@ -261,10 +261,10 @@ def test_a_shelf_that_its_program_has_locked_shows_nothing_until_the_next_attemp
 def test_a_shelf_that_its_program_has_locked_is_deleted_in_its_time(shelf, no_root):
     Path("spaces/main/artifacts/7/made").touch()
     Path("spaces/main/artifacts/7").chmod(0)
-    (told,) = no_root.shelves()
+    (told,) = no_root.list_folders()
     assert (told.run_id, told.empty) == (7, False)
     no_root.drop(told)
-    assert no_root.shelves() == []
+    assert no_root.list_folders() == []
 
 
 def link(path, secret):
@@ -334,7 +334,7 @@ def test_a12_what_is_no_plain_file_is_passed_over(kept, shelf, tmp_path, plant):
     secret.write_text("secret")
     (shelf / "good").write_text("good")
     plant(shelf / "bad", secret)
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert [artifact.name for artifact in told.files] == ["good"]
     assert told.left_out == 1
     for name in ("bad", "bad/secret", *{path.name for path in shelf.iterdir()} - {"good"}):
@@ -362,7 +362,7 @@ def test_a12_a_set_user_bit_goes_nowhere(kept, shelf):
 @pytest.mark.parametrize(
     "name",
     ["", ".", "..", "/", "/etc/passwd", "../7/good", "../../../../etc/passwd", "a//b", "good/",
-     "good/..", "./good", "a\0b", "x" * 256, "/".join("a" * (DEEPEST + 1)), "\udcff"],
+     "good/..", "./good", "a\0b", "x" * 256, "/".join("a" * (MAX_DEPTH + 1)), "\udcff"],
 )  # fmt: skip
 def test_a_name_leads_nowhere_else(kept, shelf, name):
     (shelf / "good").write_text("good")
@@ -382,7 +382,7 @@ def test_a_folder_that_was_swapped_for_a_link_shows_nothing(kept, shelf, tmp_pat
     assert names(kept) == []
     with pytest.raises(NotFound):
         kept.open("main", 7, "secret")
-    kept.drop(ArtifactFolder("main", 7, datetime.now(UTC), empty=False))
+    kept.delete_folder(ArtifactFolder("main", 7, datetime.now(UTC), empty=False))
     assert (elsewhere / "7" / "secret").exists()
 
 
@@ -397,23 +397,23 @@ def test_a_link_in_the_place_of_the_folder_is_replaced_by_a_folder(kept, shelf, 
 
 
 def test_a_list_is_bounded(kept, shelf):
-    for number in range(MOST_LISTED + 5):
+    for number in range(MAX_LISTED + 5):
         (shelf / f"{number:05}").touch()
-    told = kept.of("main", 7)
-    assert (len(told.files), told.more) == (MOST_LISTED, True)
+    told = kept.list_artifacts("main", 7)
+    assert (len(told.files), told.more) == (MAX_LISTED, True)
 
 
 def test_what_lies_too_deep_is_left_out(kept, shelf):
-    deep = shelf.joinpath(*["d"] * (DEEPEST + 3))
+    deep = shelf.joinpath(*["d"] * (MAX_DEPTH + 3))
     deep.mkdir(parents=True)
     (deep / "x").touch()
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert (told.files, told.left_out, told.more) == ((), 1, False)
 
 
 def test_what_is_too_large_is_refused_and_not_read(kept, shelf):
     with (shelf / "huge").open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_ARTIFACT_BYTES + 1)
     assert names(kept) == ["huge"]
     with pytest.raises(Refused, match="1 GiB"):
         kept.open("main", 7, "huge")
@@ -453,12 +453,12 @@ def test_the_first_attempt_finds_nothing_of_an_earlier_life(kept, shelf):
 
 def test_a_result_is_read_up_to_a_bound(kept, shelf):
     (shelf / "result-1").write_bytes(b"x" * 100)
-    assert kept.read("main", 7, "result-1", 10) == b"x" * 10
-    os.truncate(shelf / "result-1", 2 * LARGEST)
-    assert kept.read("main", 7, "result-1", 10) == b"x" * 10
+    assert kept.read_artifact("main", 7, "result-1", 10) == b"x" * 10
+    os.truncate(shelf / "result-1", 2 * MAX_ARTIFACT_BYTES)
+    assert kept.read_artifact("main", 7, "result-1", 10) == b"x" * 10
     (shelf / "result-1").unlink()
     (shelf / "result-1").symlink_to("/etc/passwd")
-    assert kept.read("main", 7, "result-1", 10) is None
+    assert kept.read_artifact("main", 7, "result-1", 10) is None
 
 
 @pytest.mark.timeout(60)
@@ -476,17 +476,17 @@ def test_everything_of_a_run_is_deleted_however_deep_it_is(kept, shelf, tmp_path
         os.close(held)
         held = inner
     os.close(held)
-    (told,) = kept.shelves()
+    (told,) = kept.list_folders()
     assert (told.space, told.run_id, told.empty) == ("main", 7, False)
-    kept.drop(told)
-    assert kept.shelves() == []
+    kept.delete_folder(told)
+    assert kept.list_folders() == []
     assert (outside / "mine").exists()
 
 
 def test_only_folders_of_runs_are_shelves(kept, shelf):
     (shelf.parent / "notes").mkdir()
     (shelf.parent / "8").write_text("no folder")
-    (told,) = kept.shelves()
+    (told,) = kept.list_folders()
     assert (told.run_id, told.empty) == (7, True)
 
 
@@ -494,16 +494,16 @@ def test_only_folders_of_runs_are_shelves(kept, shelf):
 
 
 def test_a_mailbox_is_made_once_and_is_private(tmp_path):
-    box = make_box(tmp_path / "7-2", "abcdef12")
+    box = make_mailbox(tmp_path / "7-2", "abcdef12")
     (tmp_path / "7-2" / "abcdef12" / "out" / "x.json").touch()
-    assert make_box(tmp_path / "7-2", "abcdef12") == box == str(tmp_path / "7-2" / "abcdef12")
+    assert make_mailbox(tmp_path / "7-2", "abcdef12") == box == str(tmp_path / "7-2" / "abcdef12")
     found = sorted(str(path.relative_to(box)) for path in (tmp_path / "7-2").rglob("*"))[1:]
     assert found == ["in", "in/files", "in/messages", "in/replies", "out", "out/x.json"]
     for folder in ("in", "out", "in/replies", "in/messages", "in/files"):
         assert (tmp_path / "7-2" / "abcdef12" / folder).stat().st_mode & 0o777 == 0o700
-    assert make_box(tmp_path / "7-2", "00000000") != box
-    assert (visible_mailbox(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
-    assert (visible_mailbox(None), outbox_of(None)) == ([], None)
+    assert make_mailbox(tmp_path / "7-2", "00000000") != box
+    assert (readable_folders(box), writable_folder(box)) == ([f"{box}/in"], f"{box}/out")
+    assert (readable_folders(None), writable_folder(None)) == ([], None)
 
 
 def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path):
@@ -515,7 +515,7 @@ def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path):
 
 
 def test_whatever_a_program_left_there_goes(tmp_path):
-    box = make_box(tmp_path / "7-2", "abcdef12")
+    box = make_mailbox(tmp_path / "7-2", "abcdef12")
     (tmp_path / "kept").write_text("kept")
     out = os.open(f"{box}/out", os.O_RDONLY)
     os.symlink(tmp_path, "link", dir_fd=out)
@@ -525,8 +525,8 @@ def test_whatever_a_program_left_there_goes(tmp_path):
         os.close(out)
         out = below
     os.close(out)
-    delete(tmp_path / "7-2")
-    delete(tmp_path / "7-2")
+    delete_tree(tmp_path / "7-2")
+    delete_tree(tmp_path / "7-2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
 
 
@@ -547,8 +547,8 @@ def test_the_first_name_wins(tmp_path):
 
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{", b"null", b"\xff", b'{"a": NaN}', b'{"a": 1e999}', b"[" * 50_000,
-                b'{"a": "' + b"x" * LONGEST_CONFIG + b'"}',
-                '{"ä": "'.encode() + "é".encode() * (LONGEST_CONFIG // 3) + b'"}'],
+                b'{"a": "' + b"x" * MAX_CONFIG + b'"}',
+                '{"ä": "'.encode() + "é".encode() * (MAX_CONFIG // 3) + b'"}'],
     ids=lambda content: repr(content[:8]),
 )  # fmt: skip
 def test_what_is_no_small_object_is_refused(tmp_path, content):
@@ -571,8 +571,8 @@ def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path):
 
 @pytest.mark.parametrize("name", ["a/b", "a/../../b", "a:b", "x" * 128])
 def test_the_folder_of_a_task_is_one_step_below_the_others(tmp_path, name):
-    assert resources_of(tmp_path, name).parent == tmp_path / "resources"
-    assert resources_of(tmp_path, name).resolve().parent == tmp_path / "resources"
+    assert resources_folder(tmp_path, name).parent == tmp_path / "resources"
+    assert resources_folder(tmp_path, name).resolve().parent == tmp_path / "resources"
 
 
 # locks on folders
@@ -595,9 +595,9 @@ def begin(tmp_path, claims, work, name):
     """Let an attempt begin in a folder, as its launcher would."""
     room = tmp_path / "rooms" / name
     (room / "abcdef12").mkdir(parents=True)
-    claims.make(room / "abcdef12", str(work))
+    claims.acquire(room / "abcdef12", str(work))
     held = os.open(work, os.O_PATH | os.O_DIRECTORY)
-    for one in guard(str(work), held, list(GUARDED)):
+    for one in guard_names(str(work), held, list(GUARDED)):
         os.close(one.descriptor)
     os.close(held)
     return room
@@ -611,9 +611,9 @@ def test_what_only_held_a_name_is_gone_with_the_last_attempt(tmp_path, claims, w
     first, second = (begin(tmp_path, claims, work, name) for name in ("1-1", "2-1"))
     assert ".git" in paths_in(work)
     before = paths_in(work)
-    claims.drop(first)
+    claims.release(first)
     assert paths_in(work) == before
-    claims.drop(second)
+    claims.release(second)
     assert paths_in(work) == []
     assert not any((tmp_path / "rooms").iterdir())
 
@@ -625,7 +625,7 @@ def test_what_people_have_there_stays(tmp_path, claims, work):
     room = begin(tmp_path, claims, work, "1-1")
     (work / ".claude").chmod(0o700)
     (work / ".claude" / "settings.json").write_text("{}")
-    claims.drop(room)
+    claims.release(room)
     assert paths_in(work) == [
         *(".claude", ".claude/settings.json", ".envrc", ".git", ".git/objects", ".vscode"),
     ]
@@ -637,8 +637,8 @@ def test_folders_that_people_made_are_never_deleted(tmp_path, claims, work):
     for name in (".git", ".claude"):
         (work / name).chmod(0o555)
     first, second = (begin(tmp_path, claims, work, name) for name in ("1-1", "2-1"))
-    claims.drop(first)
-    claims.drop(second)
+    claims.release(first)
+    claims.release(second)
     assert paths_in(work) == [".claude", ".git"]
 
 
@@ -647,8 +647,8 @@ def test_what_an_attempt_held_goes_with_the_last_one_that_came_later(tmp_path, c
     (work / ".vscode").rmdir()
     (work / ".vscode").mkdir()
     second = begin(tmp_path, claims, work, "2-1")
-    claims.drop(first)
-    claims.drop(second)
+    claims.release(first)
+    claims.release(second)
     assert paths_in(work) == [".vscode"]
 
 
@@ -656,10 +656,10 @@ def test_a_claim_of_an_earlier_version_or_a_torn_one_takes_nothing_away(tmp_path
     rooms = [begin(tmp_path, claims, work, name) for name in ("1-1", "2-1")]
     before = paths_in(work)
     (rooms[0] / "abcdef12" / "works-in").write_text(str(work))
-    claims.drop(rooms[1])
+    claims.release(rooms[1])
     assert paths_in(work) == before
     (rooms[0] / "abcdef12" / "works-in").write_text("")
-    claims.drop(rooms[0])
+    claims.release(rooms[0])
     assert paths_in(work) == before
 
 
@@ -670,12 +670,12 @@ def test_no_link_is_followed(tmp_path, claims, work):
     room = begin(tmp_path, claims, work, "1-1")
     (work / ".git").rmdir()
     (work / ".git").symlink_to(aside)
-    claims.drop(room)
+    claims.release(room)
     assert (aside / "hooks").is_dir()
 
 
 def test_an_attempt_that_claims_nothing_or_is_gone_is_simply_dropped(tmp_path, claims):
     (tmp_path / "rooms" / "1-1" / "abcdef12").mkdir(parents=True)
-    claims.drop(tmp_path / "rooms" / "1-1")
-    claims.drop(tmp_path / "rooms" / "1-1")
+    claims.release(tmp_path / "rooms" / "1-1")
+    claims.release(tmp_path / "rooms" / "1-1")
     assert not any((tmp_path / "rooms").iterdir())

@@ -72,9 +72,9 @@ def test_every_single_changed_byte_makes_a_decision_void():
     check_decision(question, "approve", question.digest, to_micros(NOW))
     for place in range(len(text)):
         changed = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
-        with pytest.raises(Conflict, match="look at it again"):
+        with pytest.raises(Conflict, match="look at the action again"):
             check_decision(question, "approve", action_digest(changed), to_micros(NOW))
-        with pytest.raises(Conflict, match="look at it again"):  # the record was changed
+        with pytest.raises(Conflict, match="look at the action again"):  # the record was changed
             damaged = approval(changed, digest=question.digest)
             check_decision(damaged, "approve", question.digest, to_micros(NOW))
 
@@ -83,14 +83,14 @@ def test_a_decision_counts_until_its_expiry_and_not_then():
     question = approval(shown({}))
     end = to_micros(question.expires_at)
     check_decision(question, "deny", question.digest, end - 1)
-    with pytest.raises(Conflict, match="has run out"):
+    with pytest.raises(Conflict, match="has expired"):
         check_decision(question, "deny", question.digest, end)
 
 
 def test_a_plain_question_takes_no_hash_and_a_decision_names_its_own():
     plain = approval("", kind="ask", action=None, digest=None, options=(), answer="red")
     check_decision(plain, "red", None, to_micros(NOW))
-    with pytest.raises(Invalid, match="shows no action"):
+    with pytest.raises(Invalid, match="has no action"):
         check_decision(plain, "red", "0" * 64, to_micros(NOW))
     decided = approval("x", answer="deny")
     assert (decision(plain), decision(decided)) == ("red", f"deny sha256:{action_digest('x')}")

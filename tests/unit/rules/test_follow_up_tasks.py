@@ -10,7 +10,7 @@ import pytest
 from rota.errors import Invalid
 from rota.model.runs import RunSource, RunState
 from rota.model.tasks import After, AfterOn, Policy, Task, TaskKind
-from rota.rules.queue import DEEPEST_CHAIN, LONGEST_PASSED_RESULT, check_chain, successor_runs
+from rota.rules.queue import MAX_CHAIN_DEPTH, MAX_PASSED_RESULT, check_chain, successor_runs
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 FINISHED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.EXPIRED)
@@ -93,20 +93,20 @@ def test_the_result_is_passed_on():
 
 
 def test_a_result_past_64_kib_is_named_and_not_passed_on():
-    fits = json.dumps("x" * (LONGEST_PASSED_RESULT - 2))
-    assert len(fits) == LONGEST_PASSED_RESULT == 64 * 1024
+    fits = json.dumps("x" * (MAX_PASSED_RESULT - 2))
+    assert len(fits) == MAX_PASSED_RESULT == 64 * 1024
     assert told(fits)["result"] == json.loads(fits)
-    longer = told(json.dumps("x" * LONGEST_PASSED_RESULT))
+    longer = told(json.dumps("x" * MAX_PASSED_RESULT))
     assert (longer["result_too_long"], "result" in longer) == (True, False)
 
 
 def test_a_chain_ends_at_its_deepest():
-    assert len(follow([follower()], depth=DEEPEST_CHAIN - 1)) == 1
-    assert follow([follower()], depth=DEEPEST_CHAIN) == ()
+    assert len(follow([follower()], depth=MAX_CHAIN_DEPTH - 1)) == 1
+    assert follow([follower()], depth=MAX_CHAIN_DEPTH) == ()
 
 
 def test_a_task_cannot_follow_itself_by_a_detour():
-    with pytest.raises(Invalid, match="circle"):
+    with pytest.raises(Invalid, match="cycle"):
         check_chain("a", "c", {"b": "a", "c": "b"})
     check_chain("d", "c", {"b": "a", "c": "b"})
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from rota.errors import Invalid
 from rota.rules.messages import (
-    MOST_REFERENCES,
+    MAX_REFERENCES,
     MailDraft,
     OriginalMail,
-    check_apart,
-    envelope,
+    check_distinct_names,
     file_name,
     format_of,
+    mail_fields,
     mail_in,
     media_type,
     mimetype_of,
@@ -93,14 +93,14 @@ def test_no_answer_breaks_the_search(answer):
 
 def test_an_answer_names_what_it_answers_and_all_before():
     original = OriginalMail("<c@x>", ("<a@x>", "<b@x>"), "Invoice")
-    mail = envelope("", "html", original)
+    mail = mail_fields("", "html", original)
     assert (mail.in_reply_to, mail.references) == ("<c@x>", ("<a@x>", "<b@x>", "<c@x>"))
     assert (mail.subject, mail.format) == ("Re: Invoice", "html")
-    assert envelope("Mine", "", original).subject == "Mine"
+    assert mail_fields("Mine", "", original).subject == "Mine"
 
 
 def test_a_fresh_mail_answers_nothing():
-    mail = envelope("Hello", "plain", None)
+    mail = mail_fields("Hello", "plain", None)
     assert (mail.subject, mail.in_reply_to, mail.references) == ("Hello", None, ())
 
 
@@ -113,10 +113,10 @@ def test_an_answer_says_re_once(subject, answer):
 
 
 def test_a_subject_smuggles_no_header():
-    assert envelope("Hi\r\nBcc: eve@x", "plain", None).subject == "Hi Bcc: eve@x"
+    assert mail_fields("Hi\r\nBcc: eve@x", "plain", None).subject == "Hi Bcc: eve@x"
     original = original_in({"mail": {"message_id": "<a@x>", "subject": "Hi\nBcc: eve@x"}})
     assert original is not None
-    assert envelope("", "", original).subject == "Re: Hi Bcc: eve@x"
+    assert mail_fields("", "", original).subject == "Re: Hi Bcc: eve@x"
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_the_original_is_read_from_the_payload_with_care(payload, found):
 @given(st.lists(st.integers(0, 200), max_size=120), st.integers(0, 200))
 def test_a_chain_has_each_id_once_ends_with_the_parent_and_is_bounded(numbers, parent):
     chain = tuple(f"<{number}@x>" for number in numbers)
-    mail = envelope("", "", OriginalMail(f"<{parent}@x>", chain))
+    mail = mail_fields("", "", OriginalMail(f"<{parent}@x>", chain))
     assert mail.references[-1] == mail.in_reply_to == f"<{parent}@x>"
-    assert len(set(mail.references)) == len(mail.references) <= MOST_REFERENCES
+    assert len(set(mail.references)) == len(mail.references) <= MAX_REFERENCES
 
 
 # files
@@ -182,10 +182,10 @@ def test_a_name_stays_in_its_folder_and_fits_there(name):
 
 
 def test_two_files_have_names_that_nobody_mistakes():
-    check_apart(["a.png", "b.png", "ss"])
+    check_distinct_names(["a.png", "b.png", "ss"])
     for names in (["a.png", "A.PNG"], ["straße", "STRASSE"], ["ﬁ", "fi"]):
-        with pytest.raises(Invalid, match="different names"):
-            check_apart(names)
+        with pytest.raises(Invalid, match="distinct names"):
+            check_distinct_names(names)
 
 
 @pytest.mark.parametrize(

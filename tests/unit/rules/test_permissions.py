@@ -13,19 +13,19 @@ from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
 from rota.rules.permissions import (
-    DEEPEST,
     LOCAL,
-    MOST_MADE,
+    MAX_CREATED,
+    MAX_DEPTH,
     Caller,
     attempt_caller,
-    check_hands,
-    check_judges,
+    check_created_tasks,
+    check_judging_fields,
     check_pace,
     check_person,
     check_reach,
-    check_room,
     check_scope,
     check_space,
+    check_tools,
     inherit_settings,
     may_act_for,
     origin_of,
@@ -72,7 +72,7 @@ def test_an_attempt_is_a_caller_of_its_space_and_no_person():
 
 def test_origins_count_how_deep_runs_make_tasks_of_runs():
     origin = "cli"
-    for depth in range(1, DEEPEST + 1):
+    for depth in range(1, MAX_DEPTH + 1):
         origin = origin_of(origin)
         assert origin == f"attempt:{depth}"
     with pytest.raises(NotPermitted):
@@ -80,9 +80,9 @@ def test_origins_count_how_deep_runs_make_tasks_of_runs():
 
 
 def test_a_space_has_room_for_so_many():
-    check_room(MOST_MADE - 1)
+    check_created_tasks(MAX_CREATED - 1)
     with pytest.raises(Conflict):
-        check_room(MOST_MADE)
+        check_created_tasks(MAX_CREATED)
 
 
 def test_two_fires_keep_apart():
@@ -133,21 +133,21 @@ OWN = {
 )
 def test_tools_are_not_won_by_way_of_a_task(kind, wanted):
     with pytest.raises(NotPermitted):
-        check_hands(OWN, kind, wanted)
-    check_hands({"instructions": "x", "agent": "claude"}, kind, wanted)
-    check_hands({"command": ["sh"]}, kind, wanted)
-    check_hands(OWN, TaskKind.AGENT, {**OWN, "tools": ["Read"]})
+        check_tools(OWN, kind, wanted)
+    check_tools({"instructions": "x", "agent": "claude"}, kind, wanted)
+    check_tools({"command": ["sh"]}, kind, wanted)
+    check_tools(OWN, TaskKind.AGENT, {**OWN, "tools": ["Read"]})
 
 
 def test_no_agent_changes_what_it_is_judged_by():
     stood = {"instructions": "x", "checks": [{"file": "report.md"}]}
-    check_judges({"instructions": "x"}, stood, {**stood, "title": "y"})
-    check_judges({"instructions": "x"}, None, stood)
+    check_judging_fields({"instructions": "x"}, stood, {**stood, "title": "y"})
+    check_judging_fields({"instructions": "x"}, None, stood)
     for wanted in ({"instructions": "x"}, {**stood, "checks": []}, {**stood, "gate": "true"}):
         with pytest.raises(NotPermitted):
-            check_judges({"instructions": "x"}, stood, wanted)
+            check_judging_fields({"instructions": "x"}, stood, wanted)
     with pytest.raises(NotPermitted):
-        check_judges(OWN, None, stood)
+        check_judging_fields(OWN, None, stood)
 
 
 def test_bounds_are_handed_on():

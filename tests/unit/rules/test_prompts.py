@@ -22,10 +22,10 @@ from rota.rules.prompts import (
     PromptAnswer,
     PromptFile,
     PromptMessage,
-    media_of,
-    message,
-    plain,
-    render,
+    message_element,
+    message_files,
+    plain_prompt,
+    render_prompt,
     sender_line,
 )
 
@@ -72,30 +72,30 @@ invoices?</message>
 </answers>
 
 <interrupted>
-An attempt before this one was broken off at its work. Look at what it has done already, go on \
-from there, and do nothing twice that cannot be taken back.
+An earlier attempt was interrupted during its work. Check what it has done already, continue from \
+there, and do not repeat anything that cannot be undone.
 </interrupted>"""
 
 
 def test_the_sections_stand_in_their_order():
-    assert render(WHOLE) == GOLDEN
+    assert render_prompt(WHOLE) == GOLDEN
 
 
 def test_what_there_is_not_is_left_out():
     least = Prompt(task_id=1, title="Look", run_id=2, space="main", zone="UTC")
-    assert render(least) == '<task title="Look" id="1" run="2" space="main" zone="UTC"/>'
-    assert plain(replace(least, instructions="Look.")) == "Look."
+    assert render_prompt(least) == '<task title="Look" id="1" run="2" space="main" zone="UTC"/>'
+    assert plain_prompt(replace(least, instructions="Look.")) == "Look."
 
 
 def test_a_zone_that_is_not_known_here_is_no_reason_to_fail():
-    assert "T06:00:00Z" in render(replace(WHOLE, zone="Mars/Olympus"))
+    assert "T06:00:00Z" in render_prompt(replace(WHOLE, zone="Mars/Olympus"))
 
 
 def test_without_sections_messages_keep_their_senders():
-    told = plain(WHOLE)
+    told = plain_prompt(WHOLE)
     assert told.startswith("Summarise my inbox.\nSkip <b>adverts</b> & co.\n\nThe last result was:")
     assert '<message sender="Ann"' in told
-    assert "You asked: Pay them?\nThe answer is: yes\n\nAn attempt before this one" in told
+    assert "You asked: Pay them?\nThe answer is: yes\n\nAn earlier attempt was interrupted" in told
 
 
 TAGS = [
@@ -134,7 +134,7 @@ def test_nothing_that_anybody_wrote_opens_a_section_or_speaks_as_somebody_else(
         messages=messages,
         answers=(PromptAnswer(question, answer, sender, AT),),
     )
-    prompt = render(forged)
+    prompt = render_prompt(forged)
     found = structure(prompt)
     told = {"instructions": instructions, "input": given_}
     assert [section.tag for section in found] == [
@@ -153,15 +153,15 @@ def test_nothing_that_anybody_wrote_opens_a_section_or_speaks_as_somebody_else(
     assert (said[0].get("sender") or "") == " ".join(as_read(sender).split())
     assert len(found.find("answers")) == 1
     signs = unicodedata.normalize("NFKC", prompt).count("<")
-    assert signs == prompt.count("<") == render(replace(forged, title="x")).count("<")
+    assert signs == prompt.count("<") == render_prompt(replace(forged, title="x")).count("<")
 
 
 @given(WORDS, WORDS)
 def test_without_sections_nobody_speaks_as_somebody_else_either(sender, body):
     alone = Prompt(task_id=1, title="", run_id=2, space="main", zone="UTC")
-    told = plain(replace(alone, messages=(PromptMessage(sender, AT, "cli:default", body),)))
-    (message,) = structure(told)
-    assert (message.tag, message.text or "") == ("message", as_read(body))
+    told = plain_prompt(replace(alone, messages=(PromptMessage(sender, AT, "cli:default", body),)))
+    (element,) = structure(told)
+    assert (element.tag, element.text or "") == ("message", as_read(body))
 
 
 PHOTO = PromptFile("a b.png", "image/png", "/box/in/files/7/a b.png")
@@ -175,14 +175,16 @@ media_mimetype="application/pdf" media_path="/box/in/files/7/letter.pdf"></messa
 
 def test_a_message_with_files_is_an_element_for_each_of_them():
     sent = PromptMessage("Ann", AT, "cli:default", "And this?", (PHOTO, LETTER))
-    assert message(sent) == WITH_FILES
-    assert f"<messages>\n{WITH_FILES}\n</messages>" in render(replace(WHOLE, messages=(sent,)))
-    assert WITH_FILES in plain(replace(WHOLE, messages=(sent,)))
+    assert message_element(sent) == WITH_FILES
+    assert f"<messages>\n{WITH_FILES}\n</messages>" in render_prompt(
+        replace(WHOLE, messages=(sent,))
+    )
+    assert WITH_FILES in plain_prompt(replace(WHOLE, messages=(sent,)))
 
 
 def test_who_finds_no_files_is_told_their_names():
     sent = PromptMessage("Ann", AT, "cli:default", "", (PHOTO._replace(path=None),))
-    assert message(sent) == (
+    assert message_element(sent) == (
         '<message sender="Ann" time="2026-11-15T06:00:00Z" thread="cli:default" '
         'media_type="image" media_mimetype="image/png" media_name="a b.png"></message>'
     )
@@ -200,14 +202,14 @@ def test_what_was_said_is_told_with_the_place_of_its_files():
         'media_type="video" media_mimetype="video/mp4" media_path="/box/in/files/7/clip.mp4"'
         in (told)
     )
-    assert media_of(said, None)["files"][0] == {
+    assert message_files(said, None)["files"][0] == {
         "name": "clip.mp4",
         "size": 3,
         "media_type": "video",
         "media_mimetype": "video/mp4",
         "media_name": "clip.mp4",
     }
-    assert media_of(replace(said, files=()), "/box") == {}
+    assert message_files(replace(said, files=()), "/box") == {}
 
 
 @given(WORDS)
@@ -217,5 +219,5 @@ def test_a_path_is_read_as_it_is_whatever_a_file_is_called(name):
     except Invalid:
         return
     medium = PromptFile(usual, "image/png", f"/box/{usual}")
-    (found,) = structure(message(PromptMessage("Ann", AT, "cli:default", "", (medium,))))
+    (found,) = structure(message_element(PromptMessage("Ann", AT, "cli:default", "", (medium,))))
     assert found.get("media_path") == f"/box/{usual}"

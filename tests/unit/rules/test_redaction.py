@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from rota.errors import Invalid
-from rota.rules.redaction import Redactor, check_value, forms_of
+from rota.rules.redaction import Redactor, check_value, encoded_forms
 
 SECRET = 'sk-ant-"Kä/st+rel\\0815 %&?~xyz'  # noqa: S105
 PLAIN = "sk-ant-Kestrel-0815-abcdefghijk"
@@ -40,17 +40,17 @@ def written(secret):
 def test_every_form_is_found_in_the_middle_of_a_text(secret):
     redactor = Redactor({"anthropic": secret})
     for form, text in written(secret):
-        told = redactor.text(f"before {text} after")
+        told = redactor.redact_text(f"before {text} after")
         assert MARK in told, form
         assert told.startswith("before ") and told.endswith(" after"), form
-        for hidden in forms_of(secret):
+        for hidden in encoded_forms(secret):
             assert hidden not in told, form
 
 
 def test_what_is_no_secret_stays_as_it_is():
     redactor = Redactor({"anthropic": PLAIN})
     for text in ("", "sk-ant-", PLAIN[:-1], PLAIN[1:], "[secret anthropic]"):
-        assert redactor.text(text) == text
+        assert redactor.redact_text(text) == text
 
 
 def test_without_secrets_nothing_is_touched():
@@ -58,33 +58,33 @@ def test_without_secrets_nothing_is_touched():
     text = "a" * 100
     data = {"a": [text]}
     assert not redactor.active
-    assert redactor.text(text) is text
-    assert redactor.data(data) is data
+    assert redactor.redact_text(text) is text
+    assert redactor.redact_json(data) is data
 
 
 def test_data_is_looked_through_to_its_leaves_and_names():
     redactor = Redactor({"anthropic": PLAIN})
-    found = redactor.data({"a": [1, None, {PLAIN: (PLAIN, True)}]})
+    found = redactor.redact_json({"a": [1, None, {PLAIN: (PLAIN, True)}]})
     assert found == {"a": [1, None, {MARK: (MARK, True)}]}
 
 
 def test_json_stays_json():
     redactor = Redactor({"anthropic": SECRET})
     line = json.dumps({"type": "text", "text": f"the key is {SECRET}!"})
-    assert json.loads(redactor.text(line)) == {"type": "text", "text": f"the key is {MARK}!"}
+    assert json.loads(redactor.redact_text(line)) == {"type": "text", "text": f"the key is {MARK}!"}
 
 
 def test_lines_of_a_long_secret_are_found_alone():
     body = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0", "Qf7aHGeUbkGQmcZ3Ho9Kz2c", "--"]
     redactor = Redactor({"pem": "\n".join(body)})
-    assert redactor.text("\n".join(body)) == "[secret pem]"
-    assert redactor.text(f"> {body[1]}") == "> [secret pem]"
-    assert redactor.text("--") == "--"
+    assert redactor.redact_text("\n".join(body)) == "[secret pem]"
+    assert redactor.redact_text(f"> {body[1]}") == "> [secret pem]"
+    assert redactor.redact_text("--") == "--"
 
 
 def test_of_two_secrets_the_longer_one_wins():
     redactor = Redactor({"short": "abcdefgh", "long": "abcdefghijkl"})
-    assert redactor.text("abcdefghijkl abcdefghi") == "[secret long] [secret short]i"
+    assert redactor.redact_text("abcdefghijkl abcdefghi") == "[secret long] [secret short]i"
 
 
 def test_fifty_secrets_are_all_found_among_noise():
@@ -94,9 +94,9 @@ def test_fifty_secrets_are_all_found_among_noise():
     redactor = Redactor(secrets)
     for name, value in secrets.items():
         noise = "".join(chance.choices(letters, k=50))
-        assert f"[secret {name}]" in redactor.text(f"{noise} {value} {noise}")
+        assert f"[secret {name}]" in redactor.redact_text(f"{noise} {value} {noise}")
         encoded = base64.b64encode(f"{noise}{value.strip()}{noise}".encode()).decode()
-        assert f"[secret {name}]" in redactor.text(encoded)
+        assert f"[secret {name}]" in redactor.redact_text(encoded)
 
 
 @pytest.mark.parametrize("value", ["", "1234567", "        ", "with\0nul-inside", "x" * 70_000])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.rules.checks import text_of, unfenced, value_of
+from rota.rules.checks import strip_fence, text_of, value_of
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from rota.rules.checks import text_of, unfenced, value_of
     ],
 )
 def test_a_block_of_code_is_what_stands_between_its_fences(text, inner):
-    assert unfenced(text) == inner
+    assert strip_fence(text) == inner
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_block_of_code_is_what_stands_between_its_fences(text, inner):
     ["1", "```json 1```", "see:\n```\n1\n```", "```\n1\n``` so", "```\n1", "```two words\n1\n```"],
 )
 def test_any_other_text_is_left_as_it_is(text):
-    assert unfenced(text) == text
+    assert strip_fence(text) == text
 
 
 def test_a_result_is_read_as_words_and_as_data():

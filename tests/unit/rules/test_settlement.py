@@ -23,8 +23,8 @@ from rota.model.runs import AttemptCause, OpenRun, RunState
 from rota.model.settlement import PLAIN_SUCCESS
 from rota.model.tasks import OnLost, Policy, Retry
 from rota.rules.settlement import (
-    LONGEST_ERROR,
-    MOST_LOSSES,
+    MAX_ERROR,
+    MAX_LOSSES,
     SettlementContext,
     settle,
     settle_answer,
@@ -97,7 +97,7 @@ def test_a_run_past_its_maximum_age_fails():
 
 @pytest.mark.parametrize("on_lost", list(OnLost))
 def test_losses_are_capped_whatever_the_policy(on_lost):
-    made = decide(Lost(reason="gone"), Policy(on_lost=on_lost), replace(RUN, losses=MOST_LOSSES))
+    made = decide(Lost(reason="gone"), Policy(on_lost=on_lost), replace(RUN, losses=MAX_LOSSES))
     assert (made.state, made.extras.error_code) == (RunState.FAILED, "lost")
     assert "4 times" in made.extras.error
 
@@ -252,6 +252,6 @@ def test_a_task_that_delivers_tells_how_it_ended(outcome, body):
 
 def test_a_long_error_is_cut():
     made = decide(Failed(code="x", message="e" * 100_000))
-    assert len(made.extras.error) == LONGEST_ERROR
+    assert len(made.extras.error) == MAX_ERROR
     retried = decide(Failed(code="x", message="e" * 100_000), THRICE)
-    assert len(retried.extras.error) == LONGEST_ERROR
+    assert len(retried.extras.error) == MAX_ERROR

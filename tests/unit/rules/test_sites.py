@@ -87,7 +87,7 @@ def test_a_member_stays_behind_walls(spec):
 
 
 def test_a_member_cannot_take_the_walls_of_a_pane_away():
-    with pytest.raises(Invalid, match="behind walls in any case"):
+    with pytest.raises(Invalid, match="always isolated"):
         site_of({"executor": "tmux", "isolate": False}, SpaceRole.MEMBER, EXECUTORS)
 
 

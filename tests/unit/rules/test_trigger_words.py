@@ -17,7 +17,7 @@ from rota.rules.approvals import (
     ControlAction,
     QuestionAuthor,
     action_ids,
-    own_words,
+    blank_quoted_text,
     question_in,
 )
 
@@ -145,6 +145,6 @@ def test_what_is_no_request_asks_nothing(text):
 
 @given(st.text(alphabet="\"'`>“”«»\n a", max_size=200))
 def test_what_is_blank_keeps_its_place(text):
-    words = own_words(text)
+    words = blank_quoted_text(text)
     assert len(words) == len(text)
     assert words.count("\n") == text.count("\n")

@@ -8,9 +8,9 @@ import pytest
 
 from rota.model.instants import to_micros
 from rota.runtime.clock import (
-    LARGEST_LEAP_SECONDS,
-    NEWS_SECONDS,
+    MAX_LEAP_SECONDS,
     PROBATION_SECONDS,
+    PROPAGATION_SECONDS,
     LeaseClock,
     SteadyClock,
 )
@@ -75,7 +75,7 @@ def test_a_small_correction_is_trusted():
     counter = Counter()
     steady = SteadyClock(counter)
     steady.trusts(START)
-    assert steady.trusts(after(counter, 1.0, timedelta(seconds=LARGEST_LEAP_SECONDS - 1)))
+    assert steady.trusts(after(counter, 1.0, timedelta(seconds=MAX_LEAP_SECONDS - 1)))
 
 
 def test_a_clock_that_goes_back_is_trusted_because_cursors_never_do():
@@ -97,7 +97,7 @@ def test_a_second_leap_starts_the_wait_again():
 
 # a clock for leases
 
-NEWS = int(NEWS_SECONDS * 1_000_000)
+NEWS = int(PROPAGATION_SECONDS * 1_000_000)
 MINUTE = 60_000_000
 
 

@@ -51,10 +51,10 @@ class KeptPuppet:
     def routes(self):
         return ["python:job"]
 
-    def waited(self, run_id):
+    def queue_wait(self, run_id):
         return 0.0
 
-    def let_go(self, run_id):
+    def detach(self, run_id):
         self.left.add(run_id)
 
     async def open(self):
@@ -70,7 +70,7 @@ class KeptPuppet:
     async def close(self):
         self.machine.locked = False
 
-    async def signs(self):
+    async def take_samples(self):
         return []
 
     async def run(self, assignment):
@@ -317,7 +317,7 @@ async def test_the_next_process_takes_the_home_when_the_first_one_leaves_it(desk
         (run_id,) = await desk.queue(await desk.task())
         assert (await machine.begun.get()).kept is None
         await first.crew.stop()
-        second.crew.keeping.wake()
+        second.crew.keeper_renewal.wake()
         assert (await machine.begun.get()).kept.run_id == run_id
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
@@ -341,7 +341,7 @@ async def test_nothing_is_adopted_for_a_home_that_was_let_go_meanwhile(desk, cha
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
         first.runner.renew = slow
-        first.crew.keeping.wake()
+        first.crew.keeper_renewal.wake()
         await looked.wait()
         await first.crew.stop()
         async with second.lived():
@@ -405,7 +405,7 @@ async def test_a_fenced_worker_takes_its_own_attempts_up_again(desk, chance):
     async with Life(desk, chance, machine, "one").lived() as life:
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
-        life.crew._alone = False
+        life.crew._exclusive = False
         desk.clock.advance(timedelta(minutes=1))
         await desk.store.write(fence_workers)
         life.crew.pulse.wake()

@@ -192,7 +192,7 @@ async def looked(on, clock, seconds):
     """Let the caretaker look every five seconds for so long; nobody else renews meanwhile."""
     for _ in range(int(seconds // 5)):
         clock.advance(seconds=5)
-        await on.crew._care_step()
+        await on.crew._maintenance_step()
 
 
 async def test_a_clock_that_leaps_takes_nobodys_run_away(beside, chance):
@@ -204,7 +204,7 @@ async def test_a_clock_that_leaps_takes_nobodys_run_away(beside, chance):
         await looked(on, clock, 10)
         await beside.store.write(renew_worker, "other", beside.store.now() + micros(LEASE))
     clock.set(clock.now() + timedelta(minutes=5))
-    await on.crew._care_step()
+    await on.crew._maintenance_step()
     assert (await beside.store.read(view_queue)).running == 1
     await beside.store.write(renew_worker, "other", beside.store.now() + micros(LEASE))
     await looked(on, clock, 30)

@@ -232,7 +232,7 @@ def _refused(code: str, message: str) -> dict[str, Any]:
 
 
 MOST_TASKS = 100
-MOST_THREADS = 1_000
+MAX_THREADS = 1_000
 TOLD: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "tasks.json": ("list_tasks", {"limit": MOST_TASKS}),
     "sessions.json": ("list_sessions", {}),
@@ -275,7 +275,7 @@ class SnapshotWriter:
     async def _threads(self, held: AttemptIdentity) -> list[dict[str, str | None]]:
         space = await self._store.read(find_space, held.space)
         seen = None if space.role is SpaceRole.MAIN else space.id
-        found = await self._store.read(list_threads, ThreadFilter(seen, limit=MOST_THREADS))
+        found = await self._store.read(list_threads, ThreadFilter(seen, limit=MAX_THREADS))
         return [
             {
                 "space": each.space,

@@ -276,7 +276,7 @@ def _too_large() -> CommandRejected:
     )
 
 
-DEEPEST = 16
+MAX_DEPTH = 16
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_INTEGER = len(str(-LARGEST_INTEGER))
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -323,7 +323,7 @@ def read_object(data: bytes) -> dict[str, Any]:
             parse_constant=_no_number,
         )
     except RecursionError:
-        raise CommandRejected("too_deep", f"nest at most {DEEPEST} levels") from None
+        raise CommandRejected("too_deep", f"nest at most {MAX_DEPTH} levels") from None
     except ValueError as fault:  # includes UnicodeDecodeError
         raise CommandRejected(
             "not_json", f"write one JSON object in UTF-8: {_short(fault)}"
@@ -352,7 +352,7 @@ def _check(found: dict[str, Any]) -> None:
     """Refuse values that are too deep, too many, or not storable."""
     left = MOST_VALUES
     level: list[Any] = [found]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for value in level:
             left -= len(value)
@@ -370,7 +370,7 @@ def _check(found: dict[str, Any]) -> None:
         if not below:
             return
         level = below
-    raise CommandRejected("too_deep", f"nest at most {DEEPEST} levels")
+    raise CommandRejected("too_deep", f"nest at most {MAX_DEPTH} levels")
 
 
 def _check_value(value: object) -> None:

@@ -52,14 +52,14 @@ class MailboxManager:
         self._bringing = asyncio.Semaphore(BRINGING)
         self._served: dict[int, tuple[str, MailboxProcessor]] = {}
 
-    def tell(self, acknowledged: Acknowledged) -> None:
+    def set_callback(self, acknowledged: Acknowledged) -> None:
         """Register a callback for acknowledged messages."""
         self._acknowledged = acknowledged
 
     def shut(self) -> None:
         """Stop serving all mailboxes; their programs continue."""
         for run_id in [*self._served]:
-            self.leave(run_id)
+            self.release(run_id)
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
@@ -71,7 +71,7 @@ class MailboxManager:
         """Serve the mailbox of a launch; before its program starts, write its snapshots."""
         if self._found(kept) is not None:
             return
-        self.leave(kept.run_id)
+        self.release(kept.run_id)
         if self._watcher is None:
             self._watcher = FolderWatcher()
         try:
@@ -104,10 +104,10 @@ class MailboxManager:
         if drain and serving.broken is None:
             await serving.drain()
             reach("mailbox.drained")
-        self.leave(kept.run_id)
+        self.release(kept.run_id)
         return serving.broken
 
-    def leave(self, run_id: int) -> None:
+    def release(self, run_id: int) -> None:
         """Stop serving a mailbox in this process."""
         _, serving = self._served.pop(run_id, (None, None))
         if serving is not None:
@@ -117,7 +117,7 @@ class MailboxManager:
         nonce, serving = self._served.get(kept.run_id, (None, None))
         return serving if nonce == kept.nonce else None
 
-    async def bring(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
+    async def put_files(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
         """Write the files of a message into the mailbox of a launch."""
         serving = self._found(kept)
         if serving is None:
@@ -130,7 +130,7 @@ class MailboxManager:
         async with self._bringing:
             return await serving.bringing.bring(message)
 
-    async def give(
+    async def put_message(
         self,
         run_id: RunId,
         epoch: Epoch,

@@ -59,7 +59,7 @@ BYTES = 64 * 1024
 """Bytes of a file that cost as much as one command."""
 MOST_WAITING = 500
 MOST_REFUSED = 100
-MOST_KEPT = 50
+MAX_KEPT = 50
 """Maximum number of rejected files that are stored for one mailbox."""
 A_PASS = 20
 """Number of commands executed before the folder is listed again."""
@@ -343,7 +343,7 @@ class MailboxProcessor:
 
     async def _keep(self, name: str, error: Mapping[str, Any], found: MailboxFile | None) -> None:
         """Store a rejected file for people."""
-        if self._kept == MOST_KEPT:
+        if self._kept == MAX_KEPT:
             return
         self._kept += 1
         held, content = self.held, None if found is None else found.data
@@ -379,7 +379,7 @@ def reply_name(name: str) -> str:
 
 
 FOLDER = "errors"
-MOST_FILES = 500
+MAX_FILES = 500
 PRIVATE = 0o600
 LONGEST_CONTENT = 64 * 1024
 
@@ -393,17 +393,17 @@ class RejectedFiles:
 
     def keep(self, at: int, name: str, facts: Mapping[str, Any], content: bytes | None) -> None:
         """Store the content of a file and the reason; `at` is in microseconds."""
-        record = dict(self._redactor.data(facts))
+        record = dict(self._redactor.redact_json(facts))
         if content is not None:
             text = content[: 2 * LONGEST_CONTENT].decode("utf-8", "replace")
-            record["content"] = self._redactor.text(text)[:LONGEST_CONTENT]
+            record["content"] = self._redactor.redact_text(text)[:LONGEST_CONTENT]
             record["bytes"] = len(content)
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        path = self.folder / f"{at:016}-{self._redactor.text(name)}.json"
+        path = self.folder / f"{at:016}-{self._redactor.redact_text(name)}.json"
         held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
         with os.fdopen(held, "w") as file:
             file.write(json.dumps(record, indent=1) + "\n")
-        for old in sorted(os.listdir(self.folder))[:-MOST_FILES]:  # noqa: PTH208 - only the names
+        for old in sorted(os.listdir(self.folder))[:-MAX_FILES]:  # noqa: PTH208 - only the names
             with suppress(FileNotFoundError):
                 (self.folder / old).unlink()
 
@@ -415,7 +415,7 @@ ONLY_A_FOLDER = 0x0100_0000
 ONCE = 0x8000_0000
 FINISHED = CLOSED_AFTER_WRITING | MOVED_HERE | ONLY_A_FOLDER | ONCE
 HEAD = struct.Struct("=iIII")
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 
 class FolderWatcher:
@@ -466,7 +466,7 @@ class FolderWatcher:
 
     def _hear(self) -> None:
         try:
-            told = os.read(self._held, MOST_BYTES)
+            told = os.read(self._held, MAX_BYTES)
         except BlockingIOError:
             return
         at = 0

@@ -1,11 +1,11 @@
-"""Claude Code: its arguments, environment and tool servers."""
+"""Claude Code: its arguments, environment and MCP servers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 
-from rota.agents.claude.reader import ClaudeReader, message_of, name_of
+from rota.agents.claude.reader import ClaudeReader, message_id_in, message_uuid
 from rota.agents.shared import capabilities
 from rota.agents.shared.capabilities import environment
 from rota.agents.shared.stream import parse
@@ -13,7 +13,7 @@ from rota.model.agents import AgentSpec
 from rota.model.programs import Program
 from rota.model.threads import ThreadMessage
 from rota.ports.agent import (
-    DESK,
+    AGENT_API_SERVER,
     AgentCapabilities,
     AgentPlugin,
     AgentSettings,
@@ -26,9 +26,9 @@ from rota.ports.mailbox import files_in
 from rota.rules.prompts import sender_line
 
 SERVERS = "mcp.json"
-FIXED = {
+FIXED_VARIABLES = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",  # else it never tells how far it is
+    "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",  # needed for progress
     "DISABLE_AUTOUPDATER": "1",
 }
 VARIABLES = frozenset(
@@ -47,12 +47,12 @@ VARIABLES = frozenset(
 class ClaudeAgent:
     """Runs Claude Code without a terminal.
 
-    The tool servers are those Rota names and no others. Of the environment it never sees the names
-    that choose a model: the task does that.
+    It uses only the MCP servers that Rota configures. Environment variables that choose a model are
+    not passed on: the task chooses it.
     """
 
     name = "claude"
-    abilities = AgentCapabilities(
+    capabilities = AgentCapabilities(
         models=True,
         fallback_models=True,
         tools=True,
@@ -67,55 +67,57 @@ class ClaudeAgent:
         requires=("claude",),
     )
 
-    def check(self, wish: AgentSpec) -> None:
-        """Refuse what Claude Code cannot do."""
-        capabilities.check(self.name, self.abilities, wish)
+    def check(self, spec: AgentSpec) -> None:
+        """Raise Invalid for what Claude Code does not support."""
+        capabilities.check(self.name, self.capabilities, spec)
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
-        """Return the program and the list of its tool servers."""
-        self.check(wish)
-        capabilities.check_room(self.name, self.abilities, room)
-        fixed = dict(FIXED)
-        if room.servers:
-            fixed["ENABLE_TOOL_SEARCH"] = "false"  # else their tools are not in the request
-        if "TodoWrite" in (wish.tools or ()):
-            fixed["CLAUDE_CODE_ENABLE_TASKS"] = "0"  # which would take its place
-        if room.isolated:
-            fixed["IS_SANDBOX"] = "1"  # else root may not bypass permissions
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
+        """Return the program with the configuration of its MCP servers."""
+        self.check(spec)
+        capabilities.check_workspace(self.name, self.capabilities, workspace)
+        fixed = dict(FIXED_VARIABLES)
+        if workspace.servers:
+            fixed["ENABLE_TOOL_SEARCH"] = "false"  # otherwise their tools are missing in requests
+        if "TodoWrite" in (spec.tools or ()):
+            fixed["CLAUDE_CODE_ENABLE_TASKS"] = "0"  # tasks would replace TodoWrite
+        if workspace.isolated:
+            fixed["IS_SANDBOX"] = "1"  # needed to bypass permissions as root
         command = Program(
-            argv=tuple(_words(wish, room)),
-            env=environment(room, VARIABLES, fixed),
-            cwd=room.cwd,
-            stdin=_input(wish.instructions, room),
-            keep_stdin_open=room.steered,
+            argv=tuple(_arguments(spec, workspace)),
+            env=environment(workspace, VARIABLES, fixed),
+            cwd=workspace.cwd,
+            stdin=_input(spec.instructions, workspace),
+            keep_stdin_open=workspace.steered,
         )
         files = (
-            (WorkspaceFile(name=SERVERS, content=_servers(room.servers)),) if room.servers else ()
+            (WorkspaceFile(name=SERVERS, content=_servers(workspace.servers)),)
+            if workspace.servers
+            else ()
         )
         return PreparedProgram(command=command, files=files)
 
-    def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> ClaudeReader:
-        """Return a reader of its stream."""
-        return ClaudeReader(room.redactor, resumed=room.session is not None)
+    def reader(self, _spec: AgentSpec, workspace: AgentWorkspace, /) -> ClaudeReader:
+        """Return a reader of its stream-json output."""
+        return ClaudeReader(workspace.redactor, resumed=workspace.session is not None)
 
-    def steers(self, _wish: AgentSpec, /) -> bool:
-        """Return that it takes messages while it works."""
+    def accepts_messages(self, _spec: AgentSpec, /) -> bool:
+        """Whether it accepts messages while it works: always."""
         return True
 
-    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
+    def message_line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input, escaped as in a prompt."""
-        return _line(sender_line(message, files), name_of(message.id))
+        return _line(sender_line(message, files), message_uuid(message.id))
 
     def message_in(self, line: bytes) -> int | None:
-        """Return the id of the message that a line of its input is."""
-        return message_of(parse(line) or {})
+        """Return the id of the message in a line of its input."""
+        return message_id_in(parse(line) or {})
 
 
 PLUGIN = AgentPlugin(make=lambda _settings: ClaudeAgent(), default=True, settings=AgentSettings)
 
 
-def _input(prompt: str, room: AgentWorkspace) -> bytes:
-    return _line(prompt) if room.steered else prompt.encode("utf-8", "replace")
+def _input(prompt: str, workspace: AgentWorkspace) -> bytes:
+    return _line(prompt) if workspace.steered else prompt.encode("utf-8", "replace")
 
 
 def _line(text: str, name: str | None = None) -> bytes:
@@ -124,42 +126,46 @@ def _line(text: str, name: str | None = None) -> bytes:
     return json.dumps({**told, **named}).encode() + b"\n"
 
 
-def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:
-    yield from (room.program or "claude", "-p", "--output-format", "stream-json", "--verbose")
-    if room.steered:
+def _arguments(spec: AgentSpec, workspace: AgentWorkspace) -> Iterator[str]:
+    yield from (workspace.program or "claude", "-p", "--output-format", "stream-json", "--verbose")
+    if workspace.steered:
         yield from ("--input-format", "stream-json", "--replay-user-messages")
-    if room.mailbox is not None:  # what people send may be read without asking anybody
-        yield from ("--add-dir", files_in(room.mailbox))
+    if workspace.mailbox is not None:  # allows it to read the files of messages
+        yield from ("--add-dir", files_in(workspace.mailbox))
     yield "--strict-mcp-config"
-    if room.servers:
-        yield from ("--mcp-config", f"{room.folder}/{SERVERS}")
+    if workspace.servers:
+        yield from ("--mcp-config", f"{workspace.folder}/{SERVERS}")
     choices = {
-        "--resume": room.session,
-        "--model": wish.model,
-        "--fallback-model": ",".join(wish.fallback_models),
-        "--effort": wish.thinking,
-        "--permission-mode": wish.permission_mode,
-        "--max-turns": wish.max_turns,
+        "--resume": workspace.session,
+        "--model": spec.model,
+        "--fallback-model": ",".join(spec.fallback_models),
+        "--effort": spec.thinking,
+        "--permission-mode": spec.permission_mode,
+        "--max-turns": spec.max_turns,
     }
     for flag, choice in choices.items():
         if choice:
             yield from (flag, str(choice))
-    if wish.tools is not None:
-        yield from ("--tools", ",".join(_own_tools(wish.tools)))
-    allowed = wish.tools or (_of_desk(room) if wish.tools is None else ())
+    if spec.tools is not None:
+        yield from ("--tools", ",".join(_own_tools(spec.tools)))
+    allowed = spec.tools or (_agent_api_tools(workspace) if spec.tools is None else ())
     if allowed:
         yield from ("--allowedTools", *allowed)
-    if wish.denied_tools:
-        yield from ("--disallowedTools", *wish.denied_tools)
+    if spec.denied_tools:
+        yield from ("--disallowedTools", *spec.denied_tools)
 
 
-def _of_desk(room: AgentWorkspace) -> Sequence[str]:
-    """Return the tools that ask nobody: the desk sees to it by itself who may do what."""
-    return [f"mcp__{DESK}"] if any(server.name == DESK for server in room.servers) else []
+def _agent_api_tools(workspace: AgentWorkspace) -> Sequence[str]:
+    """Return tools that need no confirmation: the agent API checks permissions itself."""
+    return (
+        [f"mcp__{AGENT_API_SERVER}"]
+        if any(server.name == AGENT_API_SERVER for server in workspace.servers)
+        else []
+    )
 
 
 def _own_tools(tools: Sequence[str]) -> Sequence[str]:
-    """Return the tools that are Claude Code's own, by their bare names, each once."""
+    """Return Claude Code's own tools by their bare names, without duplicates."""
     bare = (tool.partition("(")[0].strip() for tool in tools if not tool.startswith("mcp__"))
     return tuple(dict.fromkeys(bare))
 

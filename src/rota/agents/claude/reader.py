@@ -10,34 +10,35 @@ from typing import NamedTuple
 
 from rota.agents.shared.diagnosis import instant
 from rota.agents.shared.reader import (
-    MOST_TODOS,
+    MAX_TODOS,
     AnswerLog,
     JsonReader,
     TodoItem,
     TodoTracker,
-    gist,
-    texts,
-    todo,
+    summarize,
+    text_events,
+    todo_item,
 )
 from rota.agents.shared.result import exit_sentence
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     TOO_LONG,
     Json,
     count,
     detail,
     dollars,
-    inside,
     items,
     mapping,
     number,
     one_line,
     string,
+    value_at,
     words,
 )
 from rota.model.agents import (
     AgentError,
     AgentErrorKind,
+    AgentEvent,
     AgentMessageAccepted,
     AgentProgress,
     AgentResult,
@@ -45,13 +46,21 @@ from rota.model.agents import (
     AgentToolCall,
     AgentUsage,
     ProcessExit,
-    Said,
 )
 from rota.ports.agent import Redaction
 
 SYNTHETIC = "<synthetic>"
-TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
-BY_NAME = {
+SUMMARY_FIELDS = (
+    "command",
+    "file_path",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "description",
+    "prompt",
+)
+ERROR_KINDS = {
     "authentication_failed": AgentErrorKind.AUTHENTICATION,
     "billing_error": AgentErrorKind.BILLING,
     "max_turns": AgentErrorKind.TURNS,
@@ -63,28 +72,28 @@ BY_NAME = {
     "server_error": AgentErrorKind.OVERLOAD,
     "refusal": AgentErrorKind.REFUSED,
 }
-"""What Claude Code itself calls a failure, wherever it says so."""
+"""Kinds of Claude Code's own names of errors."""
 
 
-TOLD = re.compile(r"00000000-0000-4000-8000-([0-9a-f]{12})")
-"""What the messages are called that come while it works: they have a number in Rota."""
+MESSAGE_UUID = re.compile(r"00000000-0000-4000-8000-([0-9a-f]{12})")
+"""UUIDs of the messages written to it, which contain Rota's message id."""
 
 
-def name_of(message: int) -> str:
-    """Return what a message is called in the stream."""
+def message_uuid(message: int) -> str:
+    """Return the UUID of a message."""
     return f"00000000-0000-4000-8000-{message:012x}"
 
 
-def message_of(record: Json) -> int | None:
-    """Return the number of the message that a record of the stream is about."""
-    found = TOLD.fullmatch(string(record, "uuid", most=LONGEST_NAME))
+def message_id_in(record: Json) -> int | None:
+    """Return the message id in the UUID of a record."""
+    found = MESSAGE_UUID.fullmatch(string(record, "uuid", limit=MAX_NAME))
     return None if found is None else int(found[1], 16)
 
 
 class ClaudeReader(JsonReader):
     """Reads one attempt of Claude Code."""
 
-    marks = re.compile(rb'"type": ?"result"')  # in a text its quotation marks would be escaped
+    marks = re.compile(rb'"type": ?"result"')  # inside a string its quotes would be escaped
 
     def __init__(self, redactor: Redaction | None = None, *, resumed: bool = False) -> None:
         super().__init__(redactor)
@@ -97,9 +106,9 @@ class ClaudeReader(JsonReader):
         self._total = 0.0
         self._todos = ClaudeTodoTracker()
 
-    def read(self, record: Json) -> Iterator[Said]:
-        """Yield what one message says."""
-        session = string(record, "session_id", most=LONGEST_NAME)
+    def read(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the events of one message."""
+        session = string(record, "session_id", limit=MAX_NAME)
         if session:
             yield AgentSessionStarted(id=session)
         match record.get("type"):
@@ -116,30 +125,30 @@ class ClaudeReader(JsonReader):
             case "result":
                 yield from self._result(record)
 
-    def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
-        """Yield that a result was there: it has done what it was told, and waits for more."""
+    def read_mark(self, _mark: bytes, /) -> Iterator[AgentEvent]:
+        """Yield an error for a result that is too long: its turn has ended."""
         yield AgentError(kind=AgentErrorKind.NO_RESULT, detail=TOO_LONG)
 
     def end(self, end: ProcessExit) -> AgentResult:
-        """Return what the attempt came to, counting also a turn that was never summed up."""
-        verdict = super().end(end)
-        return replace(verdict, usage=verdict.usage + self._unbilled)
+        """Return the result of the attempt, with the usage of an unfinished turn."""
+        result = super().end(end)
+        return replace(result, usage=result.usage + self._unbilled)
 
-    def pending(self) -> AgentUsage:
-        """Return what was used in the turn that goes on."""
+    def unreported_usage(self) -> AgentUsage:
+        """Return the usage of the current turn."""
         return self._unbilled
 
-    def _replayed(self, record: Json) -> Iterator[Said]:
-        """Yield a message that it takes in; it is repeated when that is done, and not before."""
-        message = message_of(record)
+    def _replayed(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the acceptance of a message, which Claude Code replays once it has read it."""
+        message = message_id_in(record)
         if message is not None:
             self._answers.go_on()
             yield AgentMessageAccepted(message=message)
 
-    def _assistant(self, record: Json) -> Iterator[Said]:
+    def _assistant(self, record: Json) -> Iterator[AgentEvent]:
         message = mapping(record, "message")
         if record.get("is_api_error_message") is True or message.get("model") == SYNTHETIC:
-            self._named = string(record, "error", most=LONGEST_NAME)
+            self._named = string(record, "error", limit=MAX_NAME)
             return
         self._named = ""
         self._count(message)
@@ -149,23 +158,23 @@ class ClaudeReader(JsonReader):
                 if inner or not self._todos.note(block):
                     yield _tool(block)
             elif block.get("type") == "text" and not inner:
-                yield from texts(string(block, "text"))
+                yield from text_events(string(block, "text"))
 
     def _count(self, message: Json) -> None:
-        """Count a message's tokens once, though it comes once for each of its blocks."""
-        if (name := string(message, "id", most=LONGEST_NAME)) == self._message:
+        """Count the tokens of a message once; it is repeated for each of its blocks."""
+        if (name := string(message, "id", limit=MAX_NAME)) == self._message:
             return
         self._message = name
-        self._unbilled += _usage(mapping(message, "usage"), string(message, "model", most=80))
+        self._unbilled += _usage(mapping(message, "usage"), string(message, "model", limit=80))
 
-    def _system(self, record: Json) -> Iterator[Said]:
+    def _system(self, record: Json) -> Iterator[AgentEvent]:
         match record.get("subtype"):
             case "api_retry":
                 yield AgentProgress(message=_retry(record))
             case "permission_denied":
                 yield AgentProgress(message=one_line(f"not allowed: {string(record, 'tool_name')}"))
 
-    def _result(self, record: Json) -> Iterator[Said]:
+    def _result(self, record: Json) -> Iterator[AgentEvent]:
         yield self._billed(record)
         text = string(record, "result")
         erred = record.get("is_error") is True or self._named
@@ -179,25 +188,25 @@ class ClaudeReader(JsonReader):
             return
         explained = text or "\n".join(words(record, "errors")) or string(record, "subtype")
         status = number(record, "api_error_status")
-        fault = exit_sentence(explained, None if status is None else int(status))
-        kind = self._kind(record) or fault.kind
+        error = exit_sentence(explained, None if status is None else int(status))
+        kind = self._kind(record) or error.kind
         limited = kind is AgentErrorKind.RATE_LIMIT
-        until = fault.until or (instant(self._lifted) if limited else None)
-        yield AgentError(kind=kind, detail=fault.detail, until=until)
+        until = error.until or (instant(self._lifted) if limited else None)
+        yield AgentError(kind=kind, detail=error.detail, until=until)
 
     def _kind(self, record: Json) -> AgentErrorKind | None:
         names = (self._named, record.get("terminal_reason"), record.get("subtype"))
-        found = (BY_NAME.get(name) for name in names if isinstance(name, str))
+        found = (ERROR_KINDS.get(name) for name in names if isinstance(name, str))
         return next((kind for kind in found if kind is not None), None)
 
     def _billed(self, record: Json) -> AgentUsage:
-        """Return the turn's usage; the total it tells would count a resumed session again."""
+        """Return the usage of the turn; the reported total includes a resumed session."""
         self._unbilled, self._message = AgentUsage(), ""
         usage = _usage(mapping(record, "usage"), "")
         models = mapping(record, "model_usage_since_last_result")
         known = [dollars(model, "costUSD") or 0.0 for model in models.values()]
         cost = sum(known) if known else None
-        if inside(record, "model_usage_since_last_result") is None and not self._resumed:
+        if value_at(record, "model_usage_since_last_result") is None and not self._resumed:
             cost = self._since(dollars(record, "total_cost_usd"))
         most_used = max(models, key=lambda name: count(models, name, "outputTokens"), default="")
         return AgentUsage(
@@ -209,7 +218,7 @@ class ClaudeReader(JsonReader):
         )
 
     def _since(self, total: float | None) -> float | None:
-        """Return what a total says of the turn alone: it grows from turn to turn."""
+        """Return the part of a growing total that belongs to this turn."""
         if total is None:
             return None
         before, self._total = self._total, total
@@ -237,13 +246,13 @@ def _usage(usage: Json, model: str) -> AgentUsage:
 
 
 def _tool(block: Json) -> AgentToolCall:
-    name = string(block, "name", most=LONGEST_NAME)
-    return AgentToolCall(name=name, summary=gist(mapping(block, "input"), TELLING))
+    name = string(block, "name", limit=MAX_NAME)
+    return AgentToolCall(name=name, summary=summarize(mapping(block, "input"), SUMMARY_FIELDS))
 
 
 TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList"})
-"""Those that are about the list: the first writes all of it, the others one task at a time."""
-MOST_CALLS = 64
+"""Tools for todo lists: the first writes the whole list, the others one task."""
+MAX_CALLS = 64
 
 
 class _Call(NamedTuple):
@@ -253,33 +262,33 @@ class _Call(NamedTuple):
 
 
 class ClaudeTodoTracker:
-    """What there is to do, from calls that were carried out: a refused one changes nothing."""
+    """Tracks the todo list from successful tool calls."""
 
     def __init__(self) -> None:
-        self._called: dict[str, _Call] = {}
+        self._pending_calls: dict[str, _Call] = {}
         self._todos = TodoTracker()
 
     def note(self, block: Json) -> bool:
-        """Note a call until its result comes; return whether it is about the list."""
+        """Remember a call until its result arrives; return whether it is about the list."""
         name, given = _name(block, "name"), mapping(block, "input")
         if name not in TOOLS:
             return False
         todos = items(given, "todos") if name == "TodoWrite" else [given]
-        call = _Call(name, _name(given, "taskId"), tuple(map(todo, islice(todos, MOST_TODOS))))
-        if len(self._called) < MOST_CALLS:
-            self._called[_name(block, "id")] = call
+        call = _Call(name, _name(given, "taskId"), tuple(map(todo_item, islice(todos, MAX_TODOS))))
+        if len(self._pending_calls) < MAX_CALLS:
+            self._pending_calls[_name(block, "id")] = call
         return True
 
     def results(self, record: Json) -> Iterator[AgentProgress]:
-        """Yield how far it is, if what a record brings back has changed that."""
+        """Yield progress if the results in a record have changed it."""
         for block in items(record, "message", "content"):
-            call = self._called.pop(_name(block, "tool_use_id"), None)
+            call = self._pending_calls.pop(_name(block, "tool_use_id"), None)
             if call is not None and block.get("is_error") is not True:
                 self._change(call, mapping(record, "tool_use_result"))
                 yield from self._todos.progress()
 
     def _change(self, call: _Call, result: Json) -> None:
-        """Change the list; a task of an earlier attempt counts once it is changed."""
+        """Apply a call to the list; tasks of earlier attempts count once they change."""
         match call.name:
             case "TodoWrite":
                 self._todos.put_all((str(nth), one) for nth, one in enumerate(call.todos))
@@ -289,8 +298,8 @@ class ClaudeTodoTracker:
                 self._todos.put(call.task, *call.todos)
             case "TaskList":
                 tasks = items(result, "tasks")
-                self._todos.put_all((_name(task, "id"), todo(task)) for task in tasks)
+                self._todos.put_all((_name(task, "id"), todo_item(task)) for task in tasks)
 
 
 def _name(record: Json, *path: str) -> str:
-    return string(record, *path, most=LONGEST_NAME)
+    return string(record, *path, limit=MAX_NAME)

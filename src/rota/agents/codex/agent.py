@@ -1,4 +1,4 @@
-"""Codex: its arguments, environment and tool servers."""
+"""Codex: its arguments, environment and MCP servers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rota.ports.agent import (
 )
 
 BASE_URL = "OPENAI_BASE_URL"
-"""Codex does not look there itself."""
+"""Codex does not read this variable itself."""
 VARIABLES = frozenset({"CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"})
 
 
 class CodexAgent:
     """Runs Codex without a terminal.
 
-    Its tool servers are told in its words; the secrets they need go by the environment.
+    MCP servers are configured by arguments; their secrets are passed in the environment.
     """
 
     name = "codex"
-    abilities = AgentCapabilities(
+    capabilities = AgentCapabilities(
         models=True,
         thinking=("none", "minimal", "low", "medium", "high", "xhigh"),
         permission_modes=("read-only", "workspace-write", "danger-full-access"),
@@ -44,53 +44,55 @@ class CodexAgent:
         requires=("codex",),
     )
 
-    def check(self, wish: AgentSpec) -> None:
-        """Refuse what Codex cannot do."""
-        capabilities.check(self.name, self.abilities, wish)
+    def check(self, spec: AgentSpec) -> None:
+        """Raise Invalid for what Codex does not support."""
+        capabilities.check(self.name, self.capabilities, spec)
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
         """Return the program."""
-        self.check(wish)
-        capabilities.check_room(self.name, self.abilities, room)
+        self.check(spec)
+        capabilities.check_workspace(self.name, self.capabilities, workspace)
         secrets = {
             _variable(server, name): value
-            for server in room.servers
+            for server in workspace.servers
             for name, value in server.headers.items()
         }
-        inner = {name: value for server in room.servers for name, value in server.env.items()}
+        inner = {name: value for server in workspace.servers for name, value in server.env.items()}
         command = Program(
-            argv=tuple(_words(wish, room)),
-            env=environment(room, VARIABLES, {**inner, **secrets}),
-            cwd=room.cwd,
-            stdin=wish.instructions.encode("utf-8", "replace"),
+            argv=tuple(_arguments_for(spec, workspace)),
+            env=environment(workspace, VARIABLES, {**inner, **secrets}),
+            cwd=workspace.cwd,
+            stdin=spec.instructions.encode("utf-8", "replace"),
         )
         return PreparedProgram(command=command)
 
-    def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> CodexReader:
-        """Return a reader of its stream."""
-        return CodexReader(room.redactor, resumed=room.session is not None, used=room.used)
+    def reader(self, _spec: AgentSpec, workspace: AgentWorkspace, /) -> CodexReader:
+        """Return a reader of its JSON events."""
+        return CodexReader(
+            workspace.redactor, resumed=workspace.session is not None, used=workspace.used
+        )
 
 
 PLUGIN = AgentPlugin(make=lambda _settings: CodexAgent(), settings=AgentSettings)
 
 
-def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:
-    yield from (room.program or "codex", "exec", "--json", "--skip-git-repo-check")
+def _arguments_for(spec: AgentSpec, workspace: AgentWorkspace) -> Iterator[str]:
+    yield from (workspace.program or "codex", "exec", "--json", "--skip-git-repo-check")
     yield from ("--color", "never")
-    yield from ("-c", "tools.update_plan.enabled=true")  # else it never tells how far it is
-    if wish.model:
-        yield from ("--model", wish.model)
-    if wish.permission_mode:
-        yield from ("--sandbox", wish.permission_mode)
-    if BASE_URL in room.ids:
-        yield from ("-c", f"openai_base_url={_toml(room.ids[BASE_URL])}")
-    if wish.thinking:
-        yield from ("-c", f"model_reasoning_effort={_toml(wish.thinking)}")
-    for server in room.servers:
+    yield from ("-c", "tools.update_plan.enabled=true")  # needed for progress
+    if spec.model:
+        yield from ("--model", spec.model)
+    if spec.permission_mode:
+        yield from ("--sandbox", spec.permission_mode)
+    if BASE_URL in workspace.ids:
+        yield from ("-c", f"openai_base_url={_toml(workspace.ids[BASE_URL])}")
+    if spec.thinking:
+        yield from ("-c", f"model_reasoning_effort={_toml(spec.thinking)}")
+    for server in workspace.servers:
         for key, value in _settings(server):
             yield from ("-c", f"mcp_servers.{server.name}.{key}={value}")
-    if room.session:
-        yield from ("resume", room.session)
+    if workspace.session:
+        yield from ("resume", workspace.session)
     yield "-"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rota.agents.shared.reader import JsonReader, texts
+from rota.agents.shared.reader import JsonReader, text_events
 from rota.agents.shared.result import exit_sentence
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     TOO_LONG,
     Json,
     count,
@@ -21,11 +21,11 @@ from rota.model.agents import (
     AgentAnswer,
     AgentError,
     AgentErrorKind,
+    AgentEvent,
     AgentProgress,
     AgentSessionStarted,
     AgentToolCall,
     AgentUsage,
-    Said,
 )
 from rota.ports.agent import Redaction
 
@@ -33,8 +33,8 @@ from rota.ports.agent import Redaction
 class CodexReader(JsonReader):
     """Reads one attempt of Codex.
 
-    Its answer is the last message before a turn is completed. It counts tokens over the whole
-    session, of which those `used` before are taken away, and tells neither the model nor the cost.
+    Its answer is the last message before the end of a turn. It reports the tokens of the whole
+    session, from which those of earlier attempts are subtracted, but neither model nor cost.
     """
 
     marks = re.compile(
@@ -53,11 +53,11 @@ class CodexReader(JsonReader):
         self._answer: str | None = ""
         self._counted = used or AgentUsage()
 
-    def read(self, record: Json) -> Iterator[Said]:
-        """Yield what one event says."""
+    def read(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the events of one record."""
         match record.get("type"):
             case "thread.started":
-                yield AgentSessionStarted(id=string(record, "thread_id", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "thread_id", limit=MAX_NAME))
             case "turn.started":
                 self._answer = ""
             case "item.started" | "item.updated" | "item.completed" as stage:
@@ -70,29 +70,29 @@ class CodexReader(JsonReader):
             case "error":
                 yield exit_sentence(string(record, "message"))
 
-    def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
-        """Note that its answer cannot be read; what it said before is not its answer."""
+    def read_mark(self, _mark: bytes, /) -> Iterator[AgentEvent]:
+        """Note that its answer is too long; earlier messages are not its answer."""
         self._answer = None
         return iter(())
 
-    def _ended(self) -> Said:
+    def _ended(self) -> AgentEvent:
         if self._answer is None:
             return AgentError(kind=AgentErrorKind.NO_RESULT, detail=TOO_LONG)
         return AgentAnswer(text=self._answer)
 
-    def _item(self, stage: str, item: Json) -> Iterator[Said]:
+    def _item(self, stage: str, item: Json) -> Iterator[AgentEvent]:
         begun, ended = stage == "item.started", stage == "item.completed"
         match item.get("type"):
             case "agent_message" if ended:
                 answer = self._answer = string(item, "text")
-                yield from texts(answer)
+                yield from text_events(answer)
             case "todo_list":
                 yield from _todo(item)
             case "command_execution" if begun:
                 yield AgentToolCall(name="shell", summary=one_line(string(item, "command")))
             case "mcp_tool_call" if begun:
                 name = f"{string(item, 'server')}.{string(item, 'tool')}"
-                yield AgentToolCall(name=name[:LONGEST_NAME], summary=_arguments(item))
+                yield AgentToolCall(name=name[:MAX_NAME], summary=_arguments(item))
             case "file_change" if ended:
                 paths = (string(change, "path") for change in items(item, "changes"))
                 yield AgentToolCall(name="file_change", summary=one_line(", ".join(paths)))
@@ -121,7 +121,7 @@ def _arguments(item: Json) -> str:
     return one_line(", ".join(f"{name}={value}" for name, value in list(given.items())[:8]))
 
 
-def _todo(item: Json) -> Iterator[Said]:
+def _todo(item: Json) -> Iterator[AgentEvent]:
     listed = list(items(item, "items"))
     done = sum(one.get("completed") is True for one in listed)
     todo = next((one for one in listed if one.get("completed") is not True), {})

@@ -1,4 +1,4 @@
-"""Any command as an agent, and scripts."""
+"""Any program as an agent, and scripts."""
 
 from __future__ import annotations
 
@@ -25,130 +25,135 @@ from rota.ports.agent import (
     PreparedProgram,
     WorkspaceFile,
 )
-from rota.rules.prompts import media_of
+from rota.rules.prompts import message_files
 from rota.rules.task_spec import is_call
 
-PLACE = "{instructions}"
-LONGEST_WORD = 100 * 1024
-"""A single word of a program may have 128 KiB on Linux."""
+PLACEHOLDER = "{instructions}"
+MAX_ARGUMENT = 100 * 1024
+"""Linux limits one argument to 128 KiB."""
 
 
 class CommandAgent:
-    """Runs the program a task names.
+    """Runs the program of a task.
 
-    Told by argv, the instructions take the place of the word `{instructions}`, or come last. They
-    may be a stranger's message, and are never an option. A session it has told comes back in
-    `ROTA_SESSION`. Told by lines, it reads one object in JSON a line: its instructions, then every
-    message that comes while it works.
+    With `prompt_by` argv, the instructions replace the argument `{instructions}` or are appended.
+    They may come from strangers and are never passed as an option. The session that the program
+    reported is passed back in `ROTA_SESSION`. With `prompt_by` lines, it reads one JSON object per
+    line: the instructions, then each message that arrives while it works.
     """
 
     name = "command"
-    abilities = AgentCapabilities(resume=True, program=True)
+    capabilities = AgentCapabilities(resume=True, program=True)
 
-    def check(self, wish: AgentSpec) -> None:
-        """Refuse what a plain program cannot do."""
-        capabilities.check(self.name, self.abilities, wish)
-        if wish.prompt_by is not PromptInput.ARGV:
+    def check(self, spec: AgentSpec) -> None:
+        """Raise Invalid for what a plain program does not support."""
+        capabilities.check(self.name, self.capabilities, spec)
+        if spec.prompt_by is not PromptInput.ARGV:
             return
-        if wish.program[0] == PLACE:
-            raise Invalid("command", PLACE, "name the program to run")
-        if len(wish.instructions.encode()) > LONGEST_WORD:
-            raise Invalid("instructions", wish.instructions, "hand over 100 KiB and more by stdin")
+        if spec.program[0] == PLACEHOLDER:
+            raise Invalid("command", PLACEHOLDER, "name the program to run")
+        if len(spec.instructions.encode()) > MAX_ARGUMENT:
+            raise Invalid("instructions", spec.instructions, "pass more than 100 KiB on stdin")
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
         """Return the program."""
-        self.check(wish)
-        capabilities.check_room(self.name, self.abilities, room)
-        by_argv = wish.prompt_by is PromptInput.ARGV
-        by_lines = wish.prompt_by is PromptInput.LINES
-        session = {"ROTA_SESSION": room.session} if room.session else {}
+        self.check(spec)
+        capabilities.check_workspace(self.name, self.capabilities, workspace)
+        by_argv = spec.prompt_by is PromptInput.ARGV
+        by_lines = spec.prompt_by is PromptInput.LINES
+        session = {"ROTA_SESSION": workspace.session} if workspace.session else {}
         command = Program(
-            argv=_told(wish.program, wish.instructions) if by_argv else wish.program,
-            env=environment(room, wish.variables, session),
-            cwd=room.cwd,
-            stdin=b"" if by_argv else _input(wish),
-            keep_stdin_open=by_lines and room.steered,
+            argv=_argv_with_prompt(spec.program, spec.instructions) if by_argv else spec.program,
+            env=environment(workspace, spec.variables, session),
+            cwd=workspace.cwd,
+            stdin=b"" if by_argv else _input(spec),
+            keep_stdin_open=by_lines and workspace.steered,
         )
         return PreparedProgram(command=command)
 
-    def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> CommandReader:
+    def reader(self, spec: AgentSpec, workspace: AgentWorkspace, /) -> CommandReader:
         """Return a reader of its output."""
-        return CommandReader(wish.output, room.redactor, told=self.steers(wish))
+        return CommandReader(spec.output, workspace.redactor, told=self.accepts_messages(spec))
 
-    def steers(self, wish: AgentSpec) -> bool:
-        """Return whether it reads lines, and so takes messages while it works."""
-        return wish.prompt_by is PromptInput.LINES
+    def accepts_messages(self, spec: AgentSpec) -> bool:
+        """Whether it accepts messages: if it reads lines."""
+        return spec.prompt_by is PromptInput.LINES
 
-    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
+    def message_line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input."""
         told = {"sender": message.sender, "time": message.at.isoformat(), "thread": message.thread}
-        sent = media_of(message, files)
+        sent = message_files(message, files)
         return _line("message", id=message.id, **told, text=message.body, **sent)
 
     def message_in(self, line: bytes) -> int | None:
-        """Return the id of the message that a line of its input is."""
+        """Return the id of the message in a line of its input."""
         record = parse(line) or {}
         return count(record, "id") if record.get("rota") == "message" else None
 
 
-def _input(wish: AgentSpec) -> bytes:
-    if wish.prompt_by is PromptInput.LINES:
-        return _line("instructions", text=wish.instructions)
-    return wish.instructions.encode("utf-8", "replace")
+def _input(spec: AgentSpec) -> bytes:
+    if spec.prompt_by is PromptInput.LINES:
+        return _line("instructions", text=spec.instructions)
+    return spec.instructions.encode("utf-8", "replace")
 
 
 def _line(kind: str, **told: object) -> bytes:
     return json.dumps({"rota": kind, **told}).encode() + b"\n"
 
 
-def _told(program: Sequence[str], instructions: str) -> tuple[str, ...]:
-    words = program if PLACE in program else (*program, PLACE)
+def _argv_with_prompt(program: Sequence[str], instructions: str) -> tuple[str, ...]:
+    words = program if PLACEHOLDER in program else (*program, PLACEHOLDER)
     before = ("", *words)
     return tuple(
-        _literal(instructions, after) if word == PLACE else word
+        _literal(instructions, after) if word == PLACEHOLDER else word
         for after, word in zip(before, words, strict=False)
     )
 
 
 def _literal(instructions: str, after: str) -> str:
-    """Return instructions as a word that is no option, behind `--` exactly as they are."""
+    """Return instructions so that they are not an option; unchanged after `--`."""
     return f" {instructions}" if instructions.startswith("-") and after != "--" else instructions
 
 
 PAYLOAD = "payload.json"
-CALLING = "call.py"
+CALL_FILE = "call.py"
 
 
 class ScriptAgent(CommandAgent):
-    """Runs what a script task names, with its payload on the input and in a file.
+    """Runs a script, with its payload on stdin and in a file.
 
-    A function is called by the room's Python. Its environment holds nothing that was offered but
-    what every program gets.
+    A function is called with the workspace's Python. Only common variables are passed on.
     """
 
     name = "script"
-    abilities = AgentCapabilities(program=True)
+    capabilities = AgentCapabilities(program=True)
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
-        """Return the program with what it is told."""
-        made = super().prepare(wish, room)
-        folder = room.folder.rstrip("/")
-        files = [WorkspaceFile(name=PAYLOAD, content=made.command.stdin)]
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
+        """Return the program with its files and variables."""
+        prepared = super().prepare(spec, workspace)
+        folder = workspace.folder.rstrip("/")
+        files = [WorkspaceFile(name=PAYLOAD, content=prepared.command.stdin)]
         told = {"ROTA_PAYLOAD_FILE": f"{folder}/{PAYLOAD}"}
-        if room.result is not None:
-            told["ROTA_RESULT_FILE"] = room.result
-        if room.config is not None:
-            told["ROTA_CONFIG"] = room.config
-        words = wish.program
-        if is_call(words[0]) and room.result is not None:
-            files.append(WorkspaceFile(name=CALLING, content=_calling()))
-            words = (room.python, f"{folder}/{CALLING}", words[0], room.result, *words[1:])
-        command = replace(made.command, argv=words, env={**made.command.env, **told})
+        if workspace.result is not None:
+            told["ROTA_RESULT_FILE"] = workspace.result
+        if workspace.config is not None:
+            told["ROTA_CONFIG"] = workspace.config
+        words = spec.program
+        if is_call(words[0]) and workspace.result is not None:
+            files.append(WorkspaceFile(name=CALL_FILE, content=_call_source()))
+            words = (
+                workspace.python,
+                f"{folder}/{CALL_FILE}",
+                words[0],
+                workspace.result,
+                *words[1:],
+            )
+        command = replace(prepared.command, argv=words, env={**prepared.command.env, **told})
         return PreparedProgram(command=command, files=tuple(files))
 
-    def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> CommandReader:
-        """Return a reader of its output: no model's provider speaks through it."""
-        return CommandReader(wish.output, room.redactor, has_provider=False)
+    def reader(self, spec: AgentSpec, workspace: AgentWorkspace, /) -> CommandReader:
+        """Return a reader of its output that does not look for errors of providers."""
+        return CommandReader(spec.output, workspace.redactor, has_provider=False)
 
 
 PLUGIN = AgentPlugin(make=lambda _settings: CommandAgent())
@@ -156,5 +161,5 @@ SCRIPTS = AgentPlugin(make=lambda _settings: ScriptAgent(), kind=TaskKind.SCRIPT
 
 
 @cache
-def _calling() -> bytes:
+def _call_source() -> bytes:
     return inspect.getsource(call_function).encode()

@@ -1,7 +1,7 @@
-"""Calls one function: what a script `module:function` runs, by any Python and with nothing else.
+"""Calls one function: the program of a script `module:function`; needs only Python.
 
-Words: MODULE:FUNCTION RESULT-FILE WORD... It is given what stands on the input, as JSON, and what
-it returns is the result.
+Arguments: MODULE:FUNCTION RESULT-FILE ARGUMENT... The function gets the JSON on stdin, and what it
+returns is the result.
 """
 
 import importlib
@@ -11,10 +11,10 @@ from typing import Any
 
 
 def main() -> None:
-    """Call what the words name; whatever it raises ends the script."""
+    """Call the function; an exception ends the script."""
     entry, result, *words = sys.argv[1:]
     module, _, name = entry.partition(":")
-    sys.path[0] = ""  # modules are found where the script works
+    sys.path[0] = ""  # import modules from the working folder
     sys.argv = [entry, *words]
     function: Any = importlib.import_module(module)
     for part in name.split("."):

@@ -19,7 +19,7 @@ from rota.ports.agent import (
     WorkspaceFile,
 )
 
-FIXED = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+FIXED_VARIABLES = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
 VARIABLES = frozenset(
     {
         "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "AZURE_OPENAI_API_KEY",
@@ -33,10 +33,10 @@ VARIABLES = frozenset(
 
 
 class PiAgent:
-    """Runs pi without a terminal; a model is written `provider/name`."""
+    """Runs pi without a terminal; models are written `provider/name`."""
 
     name = "pi"
-    abilities = AgentCapabilities(
+    capabilities = AgentCapabilities(
         models=True,
         tools=True,
         thinking=("off", "minimal", "low", "medium", "high", "xhigh"),
@@ -46,64 +46,64 @@ class PiAgent:
         requires=("pi",),
     )
 
-    def check(self, wish: AgentSpec) -> None:
-        """Refuse what pi cannot do."""
-        capabilities.check(self.name, self.abilities, wish)
+    def check(self, spec: AgentSpec) -> None:
+        """Raise Invalid for what pi does not support."""
+        capabilities.check(self.name, self.capabilities, spec)
 
-    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
-        """Return the program, and the tool by which it keeps a list of its work."""
-        self.check(wish)
-        capabilities.check_room(self.name, self.abilities, room)
+    def prepare(self, spec: AgentSpec, workspace: AgentWorkspace) -> PreparedProgram:
+        """Return the program, with an extension for its todo list."""
+        self.check(spec)
+        capabilities.check_workspace(self.name, self.capabilities, workspace)
         command = Program(
-            argv=tuple(_words(wish, room)),
-            env=environment(room, VARIABLES, FIXED),
-            cwd=room.cwd,
-            stdin=_input(wish.instructions, room),
-            keep_stdin_open=room.steered,
+            argv=tuple(_arguments(spec, workspace)),
+            env=environment(workspace, VARIABLES, FIXED_VARIABLES),
+            cwd=workspace.cwd,
+            stdin=_input(spec.instructions, workspace),
+            keep_stdin_open=workspace.steered,
         )
         listing = WorkspaceFile(name=pi_reader.EXTENSION, content=pi_reader.extension())
-        return PreparedProgram(command=command, files=(listing,) if _keeps_todos(wish) else ())
+        return PreparedProgram(command=command, files=(listing,) if _has_todo_tool(spec) else ())
 
-    def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> pi_reader.PiRpcReader:
-        """Return a reader of its stream."""
-        return pi_reader.PiRpcReader(room.redactor)
+    def reader(self, _spec: AgentSpec, workspace: AgentWorkspace, /) -> pi_reader.PiRpcReader:
+        """Return a reader of its output."""
+        return pi_reader.PiRpcReader(workspace.redactor)
 
-    def steers(self, _wish: AgentSpec, /) -> bool:
-        """Return that it takes messages while it works."""
+    def accepts_messages(self, _spec: AgentSpec, /) -> bool:
+        """Whether it accepts messages while it works: always."""
         return True
 
-    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
+    def message_line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input."""
-        return pi_reader.line(message, files)
+        return pi_reader.steer_line(message, files)
 
     def message_in(self, line: bytes) -> int | None:
-        """Return the id of the message that a line of its input is."""
-        return pi_reader.message_in(line)
+        """Return the id of the message in a line of its input."""
+        return pi_reader.steered_message_id(line)
 
 
 PLUGIN = AgentPlugin(make=lambda _settings: PiAgent(), settings=AgentSettings)
 
 
-def _input(prompt: str, room: AgentWorkspace) -> bytes:
-    return pi_reader.opening(prompt) if room.steered else prompt.encode("utf-8", "replace")
+def _input(prompt: str, workspace: AgentWorkspace) -> bytes:
+    return pi_reader.first_input(prompt) if workspace.steered else prompt.encode("utf-8", "replace")
 
 
-def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:
-    yield room.program or "pi"
-    yield from ("--mode", "rpc") if room.steered else ("--mode", "json", "--print")
-    if room.session:
-        yield from ("--session", room.session)
-    if wish.model:
-        yield from ("--model", wish.model)
-    if wish.thinking:
-        yield from ("--thinking", wish.thinking)
-    if _keeps_todos(wish):
-        yield from ("--extension", f"{room.folder}/{pi_reader.EXTENSION}")
-    if wish.tools:
-        yield from ("--tools", ",".join(wish.tools))
-    elif wish.tools is not None:
+def _arguments(spec: AgentSpec, workspace: AgentWorkspace) -> Iterator[str]:
+    yield workspace.program or "pi"
+    yield from ("--mode", "rpc") if workspace.steered else ("--mode", "json", "--print")
+    if workspace.session:
+        yield from ("--session", workspace.session)
+    if spec.model:
+        yield from ("--model", spec.model)
+    if spec.thinking:
+        yield from ("--thinking", spec.thinking)
+    if _has_todo_tool(spec):
+        yield from ("--extension", f"{workspace.folder}/{pi_reader.EXTENSION}")
+    if spec.tools:
+        yield from ("--tools", ",".join(spec.tools))
+    elif spec.tools is not None:
         yield "--no-tools"
 
 
-def _keeps_todos(wish: AgentSpec) -> bool:
-    return wish.tools is None or pi_reader.TOOL in wish.tools
+def _has_todo_tool(spec: AgentSpec) -> bool:
+    return spec.tools is None or pi_reader.TOOL in spec.tools

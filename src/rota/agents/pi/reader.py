@@ -1,10 +1,9 @@
 """The output of pi in its JSON and RPC modes, and the todo lists in it.
 
-It is told by commands, one a line. A message is a `steer`: it comes before the next request to the
-model, and begins no turn of its own. One that comes too late lies in a queue that nobody looks at,
-so pi is over when its work ends, and its input is closed, by which it ends. Only after an error it
-may go on by itself, a little later, and says so at once: whether it does is known when it has
-answered one more question.
+In RPC mode it reads one command per line. A message is a `steer` command: pi adds it before its
+next request to the model. One that arrives too late stays in its queue unread, so pi's work is over
+when its turn ends, and its input is closed, which makes it exit. Only after an error pi may retry
+by itself after a moment; to find out, its state is requested once more.
 """
 
 from __future__ import annotations
@@ -14,25 +13,33 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.agents.shared.reader import AnswerLog, JsonReader, TodoTracker, gist, texts, todo
+from rota.agents.shared.reader import (
+    AnswerLog,
+    JsonReader,
+    TodoTracker,
+    summarize,
+    text_events,
+    todo_item,
+)
 from rota.agents.shared.result import exit_sentence
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     TOO_LONG,
     Json,
     count,
     detail,
     dollars,
-    inside,
     items,
     mapping,
     parse,
     string,
+    value_at,
 )
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
     AgentErrorKind,
+    AgentEvent,
     AgentInputClosed,
     AgentInputRequested,
     AgentMessageAccepted,
@@ -41,20 +48,19 @@ from rota.model.agents import (
     AgentToolCall,
     AgentTurnAnswer,
     AgentUsage,
-    Said,
 )
 from rota.model.threads import ThreadMessage
 from rota.ports.agent import Redaction
 from rota.rules.prompts import sender_line
 
-TELLING = ("command", "path", "pattern")
+SUMMARY_FIELDS = ("command", "path", "pattern")
 
 
 class PiReader(JsonReader):
     """Reads one attempt of pi.
 
-    It ends with exit code 0 whatever happened, so only its last message tells how it went. The
-    parts of a message, each of which repeats the message so far, are not read.
+    Its exit code is always 0, so the result comes from its last message. Updates of a message,
+    which repeat the message so far, are skipped.
     """
 
     unread = (b'{"type":"message_update"', b'{"type":"tool_execution_update"')
@@ -63,16 +69,18 @@ class PiReader(JsonReader):
         super().__init__(redactor)
         self._todos = PiTodoTracker()
 
-    def read(self, record: Json) -> Iterator[Said]:
-        """Yield what one event says."""
+    def read(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the events of one record."""
         match record.get("type"):
             case "session":
-                yield AgentSessionStarted(id=string(record, "id", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "id", limit=MAX_NAME))
             case "message_end":
-                yield from message_of(mapping(record, "message"))
+                yield from message_events(mapping(record, "message"))
             case "tool_execution_start" if record.get("toolName") != TOOL:
-                name = string(record, "toolName", most=LONGEST_NAME)
-                yield AgentToolCall(name=name, summary=gist(mapping(record, "args"), TELLING))
+                name = string(record, "toolName", limit=MAX_NAME)
+                yield AgentToolCall(
+                    name=name, summary=summarize(mapping(record, "args"), SUMMARY_FIELDS)
+                )
             case "tool_execution_end":
                 yield from self._todos.result(record)
             case "auto_retry_start":
@@ -83,14 +91,14 @@ class PiReader(JsonReader):
                 yield exit_sentence(string(record, "finalError"))
 
 
-def message_of(message: Json) -> Iterator[Said]:
-    """Yield what a message says that is whole."""
+def message_events(message: Json) -> Iterator[AgentEvent]:
+    """Yield the events of a complete message."""
     if message.get("role") != "assistant":
         return
-    yield _usage(mapping(message, "usage"), string(message, "model", most=LONGEST_NAME))
+    yield _usage(mapping(message, "usage"), string(message, "model", limit=MAX_NAME))
     blocks = items(message, "content")
     text = "\n".join(string(block, "text") for block in blocks if block.get("type") == "text")
-    yield from texts(text)
+    yield from text_events(text)
     match message.get("stopReason"):
         case "stop":
             yield AgentAnswer(text=text)
@@ -112,31 +120,31 @@ def _usage(usage: Json, model: str) -> AgentUsage:
 
 
 SESSION, PROMPT = "session", "prompt"
-"""What the first commands are called."""
-NAMED = re.compile(r"message-(\d{1,15})")
-SAID = re.compile(r'<message id="(\d{1,15})" ')
+"""Ids of the first commands."""
+COMMAND_ID = re.compile(r"message-(\d{1,15})")
+MESSAGE_TAG = re.compile(r'<message id="(\d{1,15})" ')
 ANSWER = b'{"type":"message_end","message":{"role":"assistant"'
 END = b'{"type":"agent_end"'
 BROKEN = frozenset({"error", "aborted"})
 DIALOGS = frozenset({"select", "confirm", "input", "editor"})
-"""What an extension of pi asks a person for, and waits."""
+"""Dialogs with which an extension of pi waits for a person."""
 
 
-def opening(prompt: str) -> bytes:
-    """Return the first lines of its input: what its session is called, and what it shall do."""
+def first_input(prompt: str) -> bytes:
+    """Return the first commands: request the session id, and send the prompt."""
     return _command("get_state", SESSION) + _command("prompt", PROMPT, message=prompt)
 
 
-def line(message: ThreadMessage, files: str | None = None) -> bytes:
-    """Return a message as a line of its input, escaped as in a prompt; it has its number in it."""
-    said = sender_line(message, files, numbered=True)
-    return _command("steer", f"message-{message.id}", message=said)
+def steer_line(message: ThreadMessage, files: str | None = None) -> bytes:
+    """Return a message as a steer command, escaped as in a prompt and with its id."""
+    event = sender_line(message, files, numbered=True)
+    return _command("steer", f"message-{message.id}", message=event)
 
 
-def message_in(line: bytes) -> int | None:
-    """Return the id of the message that a line of its input is."""
+def steered_message_id(line: bytes) -> int | None:
+    """Return the message id of a steer command."""
     record = parse(line) or {}
-    found = NAMED.fullmatch(string(record, "id", most=LONGEST_NAME))
+    found = COMMAND_ID.fullmatch(string(record, "id", limit=MAX_NAME))
     return int(found[1]) if found is not None and record.get("type") == "steer" else None
 
 
@@ -144,16 +152,16 @@ def _command(kind: str, name: str, **more: str) -> bytes:
     return json.dumps({"id": name, "type": kind, **more}).encode() + b"\n"
 
 
-def _nobody(asking: str) -> str:
-    """Return the answer to a dialog where there is nobody, as in its other mode."""
+def _cancel_dialog(asking: str) -> str:
+    """Return the response that cancels a dialog, as in pi's other mode."""
     return json.dumps({"type": "extension_ui_response", "id": asking, "cancelled": True}) + "\n"
 
 
 class PiRpcReader(PiReader):
-    """Reads one attempt of pi, which is told more while it works if it answers commands.
+    """Reads one attempt of pi in RPC mode, or in JSON mode if it answers no commands.
 
-    A message counts as taken when the model has answered with it in view: what pi has in hand when
-    it is closed is the next run's.
+    A message counts as accepted when the model has answered with it in view; messages still queued
+    when pi is closed are left to the next run.
     """
 
     marks = re.compile(rb"\A(?:%b|%b)" % (re.escape(END), re.escape(ANSWER)))
@@ -168,8 +176,8 @@ class PiRpcReader(PiReader):
         self._working = False
         self._questions = 0
 
-    def read(self, record: Json) -> Iterator[Said]:
-        """Yield what one line says."""
+    def read(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the events of one record."""
         if record.get("type") == "response":
             self._commanded = True
             yield from self._response(record)
@@ -178,7 +186,7 @@ class PiRpcReader(PiReader):
         else:
             yield from super().read(record)
 
-    def _event(self, record: Json) -> Iterator[Said]:
+    def _event(self, record: Json) -> Iterator[AgentEvent]:
         match record.get("type"):
             case "agent_start":
                 self._working, self._last = True, None
@@ -189,7 +197,7 @@ class PiRpcReader(PiReader):
             case "agent_settled":
                 yield from self._over()
             case "extension_ui_request" if string(record, "method") in DIALOGS:
-                yield AgentInputRequested(line=_nobody(string(record, "id", most=LONGEST_NAME)))
+                yield AgentInputRequested(line=_cancel_dialog(string(record, "id", limit=MAX_NAME)))
             case "auto_retry_start":
                 self._working = True
                 yield from super().read(record)
@@ -199,8 +207,8 @@ class PiRpcReader(PiReader):
             case _:
                 yield from super().read(record)
 
-    def read_mark(self, mark: bytes, /) -> Iterator[Said]:
-        """Yield what a line that is too long says: it has answered, or it has ended."""
+    def read_mark(self, mark: bytes, /) -> Iterator[AgentEvent]:
+        """Yield the events of a line that is too long: an answer, or the end."""
         if not self._commanded:
             return
         if mark == ANSWER:
@@ -209,43 +217,43 @@ class PiRpcReader(PiReader):
         else:
             yield from self._ended({})
 
-    def _response(self, record: Json) -> Iterator[Said]:
-        """Yield what an answer to a command says; the prompt may turn out to begin nothing."""
+    def _response(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the events of a response to a command; a prompt may be rejected."""
         match record.get("id"):
             case str(name) if name == SESSION:
-                yield AgentSessionStarted(id=string(record, "data", "sessionId", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "data", "sessionId", limit=MAX_NAME))
             case str(name) if name == PROMPT and record.get("success") is True:
                 yield self._question()
             case str(name) if name == PROMPT:
                 self._last = exit_sentence(string(record, "error"))
                 yield from self._over()
             case str(name) if name == self._asked and not self._working:
-                if inside(record, "data", "isStreaming") is not True:
+                if value_at(record, "data", "isStreaming") is not True:
                     yield from self._over()
 
-    def _message(self, message: Json) -> Iterator[Said]:
+    def _message(self, message: Json) -> Iterator[AgentEvent]:
         if message.get("role") == "user":
             yield from self._user(message)
         elif message.get("role") == "assistant" and string(message, "stopReason") not in BROKEN:
             yield from self._taken()
-        for said in message_of(message):
-            if isinstance(said, AgentAnswer):
-                self._last = self._answers.result(said.text)
-            elif isinstance(said, AgentError):
-                self._last = said
+        for event in message_events(message):
+            if isinstance(event, AgentAnswer):
+                self._last = self._answers.result(event.text)
+            elif isinstance(event, AgentError):
+                self._last = event
             else:
-                yield said
+                yield event
 
-    def _user(self, message: Json) -> Iterator[Said]:
-        """Note a message that it has in view from now on; the first one is its prompt.
+    def _user(self, message: Json) -> Iterator[AgentEvent]:
+        """Note a message that the model sees from now on; the first one is the prompt.
 
-        What it has answered before is told, for it says no result until it is over.
+        Earlier answers are returned as interim answers, because pi's result comes at its end.
         """
         text = "".join(string(block, "text") for block in items(message, "content"))
-        found = SAID.match(text)
+        found = MESSAGE_TAG.match(text)
         if found is not None and self._prompted:
             before = self._answers.overtaken()
-            told = None if before is None else self.heard.for_people(before)
+            told = None if before is None else self.transcript.public_part(before)
             if told is not None:
                 yield AgentTurnAnswer(result=told)
             if isinstance(self._last, AgentAnswer):
@@ -254,15 +262,15 @@ class PiRpcReader(PiReader):
             self._in_view = int(found[1])
         self._prompted = True
 
-    def _taken(self) -> Iterator[Said]:
+    def _taken(self) -> Iterator[AgentEvent]:
         if self._in_view:
             yield AgentMessageAccepted(message=self._in_view)
         self._in_view = 0
 
-    def _ended(self, record: Json) -> Iterator[Said]:
-        """Yield that it is over, unless it may try again after an error: that is asked for.
+    def _ended(self, record: Json) -> Iterator[AgentEvent]:
+        """Yield the end of its work, or after an error a request for its state.
 
-        A newer one that tells of its retries here tells later by itself when it has settled.
+        Versions that report `willRetry` send `agent_settled` when they have finished.
         """
         self._working = False
         *_, last = ({}, *items(record, "messages"))
@@ -283,7 +291,7 @@ class PiRpcReader(PiReader):
         self._questions += 1
         return AgentInputRequested(line=_command("get_state", self._asked).decode())
 
-    def _over(self) -> Iterator[Said]:
+    def _over(self) -> Iterator[AgentEvent]:
         if self._last is not None:
             yield self._last
         yield AgentInputClosed()
@@ -291,10 +299,10 @@ class PiRpcReader(PiReader):
 
 TOOL = "rota_todos"
 EXTENSION = "todos.js"
-"""The file of the attempt in which pi finds the tool."""
+"""File with the extension."""
 STATUSES = ("pending", "in_progress", "completed")
 MOST, LONGEST = 100, 200
-"""Entries, and characters of one: a line of pi's stream repeats all of them."""
+"""Limits of entries, and of characters per entry: each line of pi's stream repeats the list."""
 DECLARED = {
     "name": TOOL,
     "label": "Todos",
@@ -325,7 +333,7 @@ DECLARED = {
 
 
 def extension() -> bytes:
-    """Return the program by which pi learns of the tool; all it does is to say the list again."""
+    """Return the extension that registers the tool; it only returns the list."""
     return f"""\
 export default (pi) => pi.registerTool({{
   ...{json.dumps(DECLARED)},
@@ -338,14 +346,14 @@ export default (pi) => pi.registerTool({{
 
 
 class PiTodoTracker:
-    """What there is to do, from uses of the tool that were carried out."""
+    """Tracks the todo list from successful calls of the tool."""
 
     def __init__(self) -> None:
         self._todos = TodoTracker()
 
     def result(self, record: Json) -> Iterator[AgentProgress]:
-        """Yield how far it is, if the end of a tool's use has changed that."""
+        """Yield progress if the end of a tool call has changed it."""
         if record.get("toolName") == TOOL and record.get("isError") is not True:
             listed = items(record, "result", "details", "todos")
-            self._todos.put_all((str(nth), todo(one)) for nth, one in enumerate(listed))
+            self._todos.put_all((str(nth), todo_item(one)) for nth, one in enumerate(listed))
             yield from self._todos.progress()

@@ -1,1 +1,1 @@
-"""What agents share: bounded lines, safe text, error classes and results."""
+"""Shared by agents: bounded lines, safe text, error classification and results."""

@@ -1,4 +1,4 @@
-"""Classification of agent errors: by the provider's status, then by the words."""
+"""Classification of agents' errors: by the provider's status, then by their text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from http import HTTPStatus
 from rota.agents.shared.stream import mapping, parse
 from rota.model.agents import AgentErrorKind
 
-LONGEST_BANNER = 1_000
+MAX_BANNER = 1_000
 LATEST_RESET = 4_102_444_800
-"""The year 2100; a later instant is nonsense."""
+"""The year 2100; later times are invalid."""
 
-WORDS = {
+ERROR_PATTERNS = {
     AgentErrorKind.SESSION_LOST: r"no conversation found|no rollout found|no session found",
     AgentErrorKind.BILLING: r"credit balance|insufficient[_ ]quota|quota exceeded|current quota"
     r"|billing[_ ](?:error|hard|not|details)|payment required",
@@ -40,12 +40,13 @@ WORDS = {
     r"|cannot allocate memory|failed to allocate memory|memory allocation of \d+ bytes failed"
     r"|memory exhausted|allowed memory size of \d+ bytes exhausted|insufficient memory for",
 }
-"""Searched in this order, in the words of errors only, never in an answer."""
-BY_WORDS = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE | re.MULTILINE)) for kind, pattern in WORDS.items()
+"""Searched in this order, only in texts of errors, never in answers."""
+COMPILED_PATTERNS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE | re.MULTILINE))
+    for kind, pattern in ERROR_PATTERNS.items()
 )
-OWN_MEMORY = re.compile(WORDS[AgentErrorKind.OUT_OF_MEMORY], re.IGNORECASE)
-BY_STATUS = {
+OWN_MEMORY = re.compile(ERROR_PATTERNS[AgentErrorKind.OUT_OF_MEMORY], re.IGNORECASE)
+STATUS_KINDS = {
     401: AgentErrorKind.AUTHENTICATION,
     402: AgentErrorKind.BILLING,
     403: AgentErrorKind.AUTHENTICATION,
@@ -54,15 +55,15 @@ BY_STATUS = {
     413: AgentErrorKind.CONTEXT_TOO_LONG,
     429: AgentErrorKind.RATE_LIMIT,
 }
-VAGUE = frozenset({400, 404, 422, 429})
-"""Statuses that stand for several things; a 429 also says that there is no credit left."""
+AMBIGUOUS_STATUSES = frozenset({400, 404, 422, 429})
+"""Statuses with several meanings; 429 may also mean that no credit is left."""
 STATUS = re.compile(
     r"(?:\bstatus:?(?: code)?:? |\berror(?: code)?:? |\bhttp |\bapi error[^\n(]{0,80}\()"
     r"([45]\d\d)\b",
     re.IGNORECASE,
 )
-FIRST = re.compile(r"\s*([45]\d\d)\b")
-"""What an error begins with that an agent tells; in a program's own words it may be 500 rows."""
+LEADING_STATUS = re.compile(r"\s*([45]\d\d)\b")
+"""Start of an error reported by an agent; in other output it may be any number."""
 BANNER = re.compile(
     r"\s*(?:\[?API Error(?::| \(?\d{3})|Invalid API key\b|Credit balance is too low"
     r"|Prompt is too long\b|Claude(?: AI)? usage limit reached|You've hit your \w*\s?limit"
@@ -76,37 +77,37 @@ RESET = re.compile(r"limit reached\|(\d{10})\b")
 
 
 def classify(words: str, status: int | None = None, *, guess: bool = False) -> AgentErrorKind:
-    """Return the kind of an error, from its own words and the status, if there was one.
+    """Return the kind of an error, from its text and the status, if any.
 
-    With a `guess` the words may be about something else than a provider.
+    With `guess`, the text may not be about a provider at all.
     """
-    words = words[: 4 * LONGEST_BANNER]
-    first = None if guess else FIRST.match(words)
+    words = words[: 4 * MAX_BANNER]
+    first = None if guess else LEADING_STATUS.match(words)
     if status is None and (found := first or STATUS.search(words)):
         status = int(found[1])
-    by_words = next((kind for kind, pattern in BY_WORDS if pattern.search(words)), None)
+    by_words = next((kind for kind, pattern in COMPILED_PATTERNS if pattern.search(words)), None)
     if status is None:
         return by_words or AgentErrorKind.OTHER
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return AgentErrorKind.OVERLOAD
-    by_status = BY_STATUS.get(status, AgentErrorKind.OTHER)
-    return by_words or by_status if status in VAGUE else by_status
+    by_status = STATUS_KINDS.get(status, AgentErrorKind.OTHER)
+    return by_words or by_status if status in AMBIGUOUS_STATUSES else by_status
 
 
-def classify_own(words: str) -> AgentErrorKind:
-    """Return the kind of an error of a program that has no provider: its words are its own."""
+def classify_script_error(words: str) -> AgentErrorKind:
+    """Return the kind of an error of a program that has no provider."""
     return AgentErrorKind.OUT_OF_MEMORY if OWN_MEMORY.search(words) else AgentErrorKind.OTHER
 
 
 def is_banner(text: str) -> bool:
-    """Whether an answer is nothing but the error of a provider."""
-    if len(text) > LONGEST_BANNER:
+    """Whether an answer consists only of a provider's error message."""
+    if len(text) > MAX_BANNER:
         return False
     return BANNER.match(text) is not None or _is_error_body(text)
 
 
 def _is_error_body(text: str) -> bool:
-    """Whether a text is what a provider answers to a request that it refuses."""
+    """Whether a text is the JSON body of a provider's error response."""
     record = parse(text.encode("utf-8", "replace"))
     if record is None or not record.keys() <= ERROR_FIELDS:
         return False
@@ -117,13 +118,13 @@ def _is_error_body(text: str) -> bool:
 
 
 def reset_in(text: str) -> datetime | None:
-    """Return when a limit is lifted, if the words tell."""
+    """Return when a limit is lifted, if the text says so."""
     found = RESET.search(text)
     return instant(float(found[1])) if found else None
 
 
 def instant(seconds: float | None) -> datetime | None:
-    """Return seconds since 1970 as an instant, if they can be one."""
+    """Return seconds since 1970 as an instant; None if they are out of range."""
     if seconds is None or not 0 < seconds < LATEST_RESET:
         return None
     return datetime.fromtimestamp(seconds, UTC)

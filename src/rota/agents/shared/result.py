@@ -1,26 +1,22 @@
-"""The result of an agent, from its output and the end of its process.
+"""The result of an agent, from its output and the exit of its process.
 
-1. Stopped by Rota: cancelled, or failed as timed out, also when a result was there already. The
-   result is kept for people and not acted on.
-2. Killed by signal 9 (or exit code 137) and not by Rota: out of memory, not tried again.
-3. Any other signal or exit code but 0 is a failure, whatever was said: of the kind of the last
-   fault, else of what standard error tells. That a program cannot be started is said by its
-   executor alone: 126 or 127 may be of what a shell called last, after much work.
-4. Exit code 0: the last word counts. A fault told after the result is a failure; a result told
-   after a fault is a success, for the agent got over it. Of several results the last one counts
-   that says anything.
-5. A result that is nothing but the error of a provider is a failure; a script has no provider, so
-   its words are its own, and of its errors none but want of memory is told apart.
-6. An empty answer of an agent that used no tool is no result.
-7. A result whose last line asks a question, or a question without a result: a person is asked.
-8. A result may be silent, and say when it wants to look again: see `speaking`.
-9. A result that another one follows, or after which more was taken in, is an answer on the way:
-   it is for people at once, and what the verdict leaves to tell them is what came after it.
-10. Neither result nor fault nor question: failed, without a result.
+1. Stopped by Rota: cancelled, or failed with a timeout, even if there was a result. The result is
+kept for people, but has no effect. 2. Killed by signal 9 (or exit code 137), not by Rota: out of
+memory, not retried. 3. Any other signal or exit code except 0 is a failure, whatever the output: of
+the kind of the last error, else of what standard error says. Only the executor decides that a
+program could not be started: 126 or 127 may also come from a shell after much work. 4. Exit code 0:
+the last event counts. An error after a result is a failure, a result after an error is a success.
+Of several results the last one that is not empty counts. 5. A result that consists only of a
+provider's error message is a failure. Scripts have no provider; of their errors, only lack of
+memory is classified. 6. An empty answer of an agent that has called no tool is no result. 7. A
+result whose last line is a question, or a question without a result, asks a person. 8. A result may
+be silent, and request the next check: see below. 9. A result that is followed by another one or by
+an accepted message is an interim answer. It is sent at once, and the final result sends only what
+came after it. 10. Without result, error and question: failed, without a result.
 
-A result is silent if it says so: `"silent": true` in a line of Rota's or in an object, or the word
-`NO_ACTION:` at its very beginning. The words of others that an agent repeats further down silence
-nothing, and one that goes on with a line `ACTION:` speaks after all.
+A result is silent with `"silent": true` in its line or object, or if it starts with `NO_ACTION:`.
+The word has no effect further down, where it may be cited, and a line `ACTION:` after it cancels
+it.
 """
 
 from __future__ import annotations
@@ -32,42 +28,42 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from rota.agents.shared.diagnosis import classify, classify_own, is_banner, reset_in
+from rota.agents.shared.diagnosis import classify, classify_script_error, is_banner, reset_in
 from rota.agents.shared.line_protocol import closing_question, closing_result
-from rota.agents.shared.stream import LONGEST_DETAIL, LONGEST_NAME, decoded, detail, encode_text
+from rota.agents.shared.stream import MAX_DETAIL, MAX_NAME, decode_text, detail, encode_text
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
     AgentErrorKind,
+    AgentEvent,
     AgentMessageAccepted,
+    AgentOutcome,
     AgentQuestion,
     AgentResult,
     AgentSessionStarted,
     AgentToolCall,
     AgentTurnAnswer,
     AgentUsage,
-    Judged,
     ProcessExit,
-    Said,
     StopReason,
 )
 from rota.model.attempts import CANNOT_START, Cancelled, Failed, Succeeded, WaitingForAnswer
 
-ENDED = ("exit code ", "signal ")
+EXIT_PREFIXES = ("exit code ", "signal ")
 KILLED = 9
 NOT_STARTED = 126
-"""Of an executor that cannot start a program, and never will."""
+"""Exit code of an executor that cannot start the program."""
 HINTS = {126: " (command cannot be executed)", 127: " (command not found)"}
-"""What shells mean by a code."""
+"""Meanings of exit codes in shells."""
 SIGNALLED = 128
 UNSTARTED = CANNOT_START.decode()
 UNKNOWN = frozenset({AgentErrorKind.OTHER, AgentErrorKind.NOT_STARTED, AgentErrorKind.BAD_RESULT})
-"""Of which only the program knows the reason."""
+"""Kinds whose reason only the program knows."""
 
 
 @dataclass(slots=True)
 class AgentTranscript:
-    """What counts of all that was said."""
+    """The events that count for the result."""
 
     last: AgentAnswer | AgentError | None = None
     answer: str = ""
@@ -79,25 +75,25 @@ class AgentTranscript:
     may_be_silent: bool = False
     has_provider: bool = True
     own_errors: bool = False
-    """Whether standard error is the program's own: what it tells of a provider is a guess."""
-    told: int = 0
-    """How many answers were for people before the last one."""
-    untold: AgentAnswer | None = None
-    """The last result, as far as nothing has followed it."""
+    """Whether standard error may contain anything: then kinds of errors in it are guesses."""
+    interim_count: int = 0
+    """Number of interim answers."""
+    unsent_answer: AgentAnswer | None = None
+    """The last result, if no interim answer was made of it."""
 
-    def overtaken(self, said: Said) -> Iterator[AgentTurnAnswer]:
-        """Yield the answer before, if what is said now shows that it is not the last word."""
-        if not isinstance(said, AgentMessageAccepted) and not (
-            isinstance(said, AgentAnswer) and not _says_nothing(said)
+    def interim_answers(self, event: AgentEvent) -> Iterator[AgentTurnAnswer]:
+        """Yield the previous answer if this event shows that it was not the final one."""
+        if not isinstance(event, AgentMessageAccepted) and not (
+            isinstance(event, AgentAnswer) and not _is_empty(event)
         ):
             return
-        before, self.untold = self.untold, None
-        result = None if before is None else self.for_people(before)
+        before, self.unsent_answer = self.unsent_answer, None
+        result = None if before is None else self.public_part(before)
         if result is not None:
             yield AgentTurnAnswer(result=result)
 
-    def for_people(self, result: AgentAnswer) -> str | None:
-        """Return what a result tells people that it was not told before; None if nothing."""
+    def public_part(self, result: AgentAnswer) -> str | None:
+        """Return the part of a result that was not sent yet; None if there is none."""
         own = result if result.own is None else replace(result, text=result.own, own=None)
         if own.data is None:
             if not own.text.strip() or (self.has_provider and is_banner(own.text)):
@@ -108,84 +104,86 @@ class AgentTranscript:
         success = public_answer(own)
         return None if success.silent else success.result
 
-    def note(self, said: Said) -> None:
-        """Remember what matters for the verdict."""
-        match said:
+    def add(self, event: AgentEvent) -> None:
+        """Record an event."""
+        match event:
             case AgentAnswer():
                 self.results += 1
-                if not (_says_nothing(said) and isinstance(self.last, AgentAnswer)):
-                    self.last, self.answer, self.untold = said, said.text, said
+                if not (_is_empty(event) and isinstance(self.last, AgentAnswer)):
+                    self.last, self.answer, self.unsent_answer = event, event.text, event
             case AgentTurnAnswer():
-                self.told += 1
+                self.interim_count += 1
             case AgentError():
-                self.last = said
+                self.last = event
             case AgentQuestion():
-                self.question = said
+                self.question = event
             case AgentSessionStarted():
-                self.session = said.id
+                self.session = event.id
             case AgentUsage():
-                self.usage += said
+                self.usage += event
             case AgentToolCall():
                 self.tool_calls += 1
 
 
-def _says_nothing(result: AgentAnswer) -> bool:
+def _is_empty(result: AgentAnswer) -> bool:
     return replace(result, text=result.text.strip(), own=None) == AgentAnswer(text="")
 
 
-def agent_result(heard: AgentTranscript, end: ProcessExit, stray: str = "") -> AgentResult:
-    """Return the verdict; `stray` is output that was no part of the agent's stream."""
-    fault = _fault(heard, end, stray)
+def agent_result(transcript: AgentTranscript, end: ProcessExit, stray: str = "") -> AgentResult:
+    """Return the result; `stray` is output outside the agent's stream."""
+    error = _find_error(transcript, end, stray)
     return AgentResult(
-        outcome=_outcome(heard, fault),
-        error=None if fault is None else fault.kind,
-        text=heard.answer,
-        usage=heard.usage,
-        session=heard.session,
-        until=None if fault is None else fault.until,
-        results=heard.results,
-        tool_calls=heard.tool_calls,
-        guessed=heard.own_errors and end.code != 0 and not isinstance(heard.last, AgentError),
+        outcome=_outcome(transcript, error),
+        error=None if error is None else error.kind,
+        text=transcript.answer,
+        usage=transcript.usage,
+        session=transcript.session,
+        until=None if error is None else error.until,
+        results=transcript.results,
+        tool_calls=transcript.tool_calls,
+        guessed=transcript.own_errors
+        and end.code != 0
+        and not isinstance(transcript.last, AgentError),
     )
 
 
-def _outcome(heard: AgentTranscript, fault: AgentError | None) -> Judged:
-    if fault is not None:
-        if fault.kind is AgentErrorKind.CANCELLED:
-            return Cancelled(reason=fault.detail)
-        return _failed(fault, has_provider=heard.has_provider)
-    if isinstance(heard.last, AgentAnswer):
-        question = closing_question(heard.last.text)
+def _outcome(transcript: AgentTranscript, error: AgentError | None) -> AgentOutcome:
+    if error is not None:
+        if error.kind is AgentErrorKind.CANCELLED:
+            return Cancelled(reason=error.detail)
+        return _failed(error, has_provider=transcript.has_provider)
+    if isinstance(transcript.last, AgentAnswer):
+        question = closing_question(transcript.last.text)
         if question is None:
-            return _left(heard, public_answer(heard.last))
+            return _with_rest(transcript, public_answer(transcript.last))
     else:
-        question = heard.question
-    return _asked(question) if question else Succeeded()
+        question = transcript.question
+    return _question_outcome(question) if question else Succeeded()
 
 
-def _failed(fault: AgentError, *, has_provider: bool) -> Failed:
-    """Return a failure; what an agent said of it is for whoever reads the run, and not sent.
+def _failed(error: AgentError, *, has_provider: bool) -> Failed:
+    """Return a failure; the text of an agent's own error is shown in the run, but not sent.
 
-    The reason of a script is: it speaks to who wrote it.
+    Reasons of scripts are sent, as their authors wrote them.
     """
-    kind, reason = fault.kind, _reason(fault)
+    kind, reason = error.kind, _reason(error)
     own = has_provider and kind in UNKNOWN and not reason.startswith(UNSTARTED)
     return Failed(
         code=kind.value,
-        message=f"{_headline(kind, reason)}\n{fault.detail}".strip(),
+        message=f"{_first_line(kind, reason)}\n{error.detail}".strip(),
         retryable=kind.retry,
         sentence=kind.sentence if own else None,
     )
 
 
-def _reason(fault: AgentError) -> str:
-    """Return what a program told, or else the last line of its standard error."""
-    lines = fault.detail.split("\n")
-    return (lines[-1] if lines[0].startswith(ENDED) else lines[0]).strip()
+def _reason(error: AgentError) -> str:
+    """Return the reason a program gave, or the last line of its standard error."""
+    lines = error.detail.split("\n")
+    return (lines[-1] if lines[0].startswith(EXIT_PREFIXES) else lines[0]).strip()
 
 
-def _headline(kind: AgentErrorKind, reason: str) -> str:
-    """Return what is read first in a run: the sentence, or why if only the program knows it."""
+def _first_line(kind: AgentErrorKind, reason: str) -> str:
+    """Return the first line of a failure: the sentence of its kind, with the program's reason."""
     if kind is AgentErrorKind.OTHER:
         return reason or kind.sentence
     if kind in UNKNOWN and reason:
@@ -194,15 +192,19 @@ def _headline(kind: AgentErrorKind, reason: str) -> str:
     return kind.sentence
 
 
-def _left(heard: AgentTranscript, success: Succeeded) -> Succeeded:
-    """Return a success with what is left to tell people, if they were told some of it."""
-    if not heard.told:
+def _with_rest(transcript: AgentTranscript, success: Succeeded) -> Succeeded:
+    """Return a success with the part that is still to be sent, after interim answers."""
+    if not transcript.interim_count:
         return success
-    rest = None if heard.untold is None else heard.for_people(heard.untold)
+    rest = (
+        None
+        if transcript.unsent_answer is None
+        else transcript.public_part(transcript.unsent_answer)
+    )
     return replace(success, rest=rest or "")
 
 
-def _asked(question: AgentQuestion) -> WaitingForAnswer:
+def _question_outcome(question: AgentQuestion) -> WaitingForAnswer:
     asked = WaitingForAnswer(
         question=question.text,
         context=question.context,
@@ -214,29 +216,35 @@ def _asked(question: AgentQuestion) -> WaitingForAnswer:
     return replace(asked, expires_in=timedelta(seconds=question.expires_in))
 
 
-def _fault(heard: AgentTranscript, end: ProcessExit, stray: str) -> AgentError | None:
+def _find_error(transcript: AgentTranscript, end: ProcessExit, stray: str) -> AgentError | None:
     if end.stopped is not None:
-        return _stopped(end.stopped)
+        return _stop_error(end.stopped)
     if end.out_of_memory or end.signal == KILLED or end.code == SIGNALLED + KILLED:
         return AgentError(kind=AgentErrorKind.OUT_OF_MEMORY)
     if end.code != 0 or end.signal is not None:
-        return _broken(heard, end, stray)
-    if isinstance(heard.last, AgentError):
-        return heard.last
-    if heard.last is None:
-        return None if heard.question else AgentError(kind=AgentErrorKind.NO_RESULT, detail=stray)
-    return None if heard.last.data is not None else _empty(heard, heard.last.text)
+        return _exit_error(transcript, end, stray)
+    if isinstance(transcript.last, AgentError):
+        return transcript.last
+    if transcript.last is None:
+        return (
+            None if transcript.question else AgentError(kind=AgentErrorKind.NO_RESULT, detail=stray)
+        )
+    return (
+        None
+        if transcript.last.data is not None
+        else _check_answer(transcript, transcript.last.text)
+    )
 
 
-def _empty(heard: AgentTranscript, answer: str) -> AgentError | None:
-    if heard.has_provider and is_banner(answer):
+def _check_answer(transcript: AgentTranscript, answer: str) -> AgentError | None:
+    if transcript.has_provider and is_banner(answer):
         return exit_sentence(answer)
-    if answer.strip() or heard.tool_calls or heard.may_be_silent:
+    if answer.strip() or transcript.tool_calls or transcript.may_be_silent:
         return None
     return AgentError(kind=AgentErrorKind.NO_RESULT, detail="its answer is empty")
 
 
-def _stopped(stop: StopReason) -> AgentError:
+def _stop_error(stop: StopReason) -> AgentError:
     match stop:
         case StopReason.CANCELLED:
             return AgentError(kind=AgentErrorKind.CANCELLED, detail="cancelled while it ran")
@@ -246,26 +254,31 @@ def _stopped(stop: StopReason) -> AgentError:
             return AgentError(kind=AgentErrorKind.TIMEOUT)
 
 
-def _broken(heard: AgentTranscript, end: ProcessExit, stray: str) -> AgentError:
-    if isinstance(heard.last, AgentError):
-        return heard.last
+def _exit_error(transcript: AgentTranscript, end: ProcessExit, stray: str) -> AgentError:
+    if isinstance(transcript.last, AgentError):
+        return transcript.last
     words = _tail(end) or stray
     if end.code == NOT_STARTED and not end.begun:
         return AgentError(
             kind=AgentErrorKind.NOT_STARTED, detail=f"exit code {end.code}\n{words}".strip()
         )
-    told_ = f"{_ended(end)}\n{words}".strip()
-    kind = classify(words, guess=heard.own_errors) if heard.has_provider else AgentErrorKind.OTHER
-    if heard.own_errors and kind is AgentErrorKind.NETWORK:  # it may be about whatever it talks to
+    detail_ = f"{_exit_text(end)}\n{words}".strip()
+    kind = (
+        classify(words, guess=transcript.own_errors)
+        if transcript.has_provider
+        else AgentErrorKind.OTHER
+    )
+    # A network error of a program may concern other servers than a provider.
+    if transcript.own_errors and kind is AgentErrorKind.NETWORK:
         kind = AgentErrorKind.OTHER
-    if kind is AgentErrorKind.OTHER:  # want of memory is told before a long trace
-        kind = classify_own(decoded(end.stderr_tail) or stray)
+    if kind is AgentErrorKind.OTHER:  # lack of memory is reported before a long traceback
+        kind = classify_script_error(decode_text(end.stderr_tail) or stray)
     return AgentError(
-        kind=kind, detail=told_, until=reset_in(words) if heard.has_provider else None
+        kind=kind, detail=detail_, until=reset_in(words) if transcript.has_provider else None
     )
 
 
-def _ended(end: ProcessExit) -> str:
+def _exit_text(end: ProcessExit) -> str:
     if end.signal is not None:
         return f"signal {end.signal}"
     hint = "" if end.code is None else HINTS.get(end.code, "")
@@ -273,52 +286,52 @@ def _ended(end: ProcessExit) -> str:
 
 
 def _tail(end: ProcessExit) -> str:
-    return detail(decoded(end.stderr_tail[-LONGEST_DETAIL:]))
+    return detail(decode_text(end.stderr_tail[-MAX_DETAIL:]))
 
 
 def exit_sentence(words: str, status: int | None = None) -> AgentError:
-    """Return the fault that an agent tells in words."""
+    """Return the error that a text describes."""
     return AgentError(kind=classify(words, status), detail=detail(words), until=reset_in(words))
 
 
-QUIETLY = "NO_ACTION:"
-ALOUD = re.compile(r"^ACTION:[ \t]*", re.MULTILINE)
+SILENT_PREFIX = "NO_ACTION:"
+LOUD_PREFIX = re.compile(r"^ACTION:[ \t]*", re.MULTILINE)
 
 
-class _Words(NamedTuple):
+class _PublicText(NamedTuple):
     text: str
     silent: bool = False
 
 
 def public_answer(result: AgentAnswer) -> Succeeded:
-    """Return the success that a result is."""
+    """Return a result as a success."""
     told = closing_result(result)
     if told.data is not None:
-        aside = _aside(told.data)
+        aside = _as_object(told.data)
         silent = told.silent or aside.get("silent") is True
         again = told.next_check or _short(aside.get("next_check"))
         return Succeeded(result=told.data, silent=silent, next_check=again)
-    words = _heeded(told.text)
+    words = _without_prefix(told.text)
     kept = encode_text(words.text) if words.text else None
     silent = told.silent or words.silent
     return Succeeded(result=kept, silent=silent, next_check=told.next_check)
 
 
-def _heeded(text: str) -> _Words:
-    """Return a text without the word that says whether it is for people."""
+def _without_prefix(text: str) -> _PublicText:
+    """Return a text without its NO_ACTION: or ACTION: prefix."""
     start = text.lstrip()
-    quietly = start.startswith(QUIETLY)
-    if ALOUD.match(start) or (quietly and ALOUD.search(start)):
-        return _Words(ALOUD.sub("", start, count=1))
+    quietly = start.startswith(SILENT_PREFIX)
+    if LOUD_PREFIX.match(start) or (quietly and LOUD_PREFIX.search(start)):
+        return _PublicText(LOUD_PREFIX.sub("", start, count=1))
     if quietly:
-        return _Words(start.removeprefix(QUIETLY).strip(), silent=True)
-    return _Words(text)
+        return _PublicText(start.removeprefix(SILENT_PREFIX).strip(), silent=True)
+    return _PublicText(text)
 
 
-def _aside(data: str) -> dict[str, Any]:
+def _as_object(data: str) -> dict[str, Any]:
     found = json.loads(data)
     return found if isinstance(found, dict) else {}
 
 
 def _short(words: object) -> str | None:
-    return words[:LONGEST_NAME] if isinstance(words, str) and words else None
+    return words[:MAX_NAME] if isinstance(words, str) and words else None

@@ -9,58 +9,58 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from rota.model.attempts import LONGEST_RESULT
+from rota.model.attempts import MAX_RESULT_BYTES
 from rota.model.text import clean
 from rota.ports.agent import Redaction
-from rota.rules.redaction import NOTHING_KNOWN
+from rota.rules.redaction import NO_SECRETS
 
-LONGEST_TEXT = 16_000
-"""How many characters one saying may have; a longer text is said in several."""
-LONGEST_DETAIL = 2_000
-LONGEST_SUMMARY = 200
-LONGEST_NAME = 200
-KEPT = 96 * 1024
-"""How many characters of each end of a long output are kept."""
+MAX_TEXT = 16_000
+"""Characters of one event; longer texts become several events."""
+MAX_DETAIL = 2_000
+MAX_SUMMARY = 200
+MAX_NAME = 200
+MAX_EXCERPT = 96 * 1024
+"""Characters kept of each end of a long output."""
 
 SECRET = re.compile(
     r"\b(?:sk|pk|rk|ghp|xox[abp])[-_][\w-][\w.~+/=-]{11,}|(?i:\bbearer\s+)[\w.~+/=-]{8,}"
 )
-"""What looks like a key. Keys that are known were taken out before, by their value."""
+"""Strings that look like keys; known secrets are redacted before, by value."""
 
 
-def decoded(line: bytes) -> str:
-    """Return bytes as text, whatever they are."""
+def decode_text(line: bytes) -> str:
+    """Decode bytes as UTF-8, replacing invalid ones."""
     return line.decode("utf-8", "replace")
 
 
-def clip(text: str, most: int) -> str:
-    """Return text that is not longer than that, and shows where it was cut."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+def clip(text: str, limit: int) -> str:
+    """Shorten a text, and mark the cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def one_line(text: str, most: int = LONGEST_SUMMARY) -> str:
-    """Return the text as one short line, with what looks like a key left out."""
-    return clip(" ".join(without_secrets(clean(text[: most * 4])).split()), most)
+def one_line(text: str, limit: int = MAX_SUMMARY) -> str:
+    """Return a text as one short line, without what looks like a key."""
+    return clip(" ".join(mask_secrets(clean(text[: limit * 4])).split()), limit)
 
 
 def detail(text: str) -> str:
-    """Return an error's own words, bounded, with what looks like a key left out."""
-    return clip(without_secrets(clean(text[: LONGEST_DETAIL * 4])).strip(), LONGEST_DETAIL)
+    """Return the text of an error, shortened and without what looks like a key."""
+    return clip(mask_secrets(clean(text[: MAX_DETAIL * 4])).strip(), MAX_DETAIL)
 
 
-def without_secrets(text: str) -> str:
-    """Return text in which what looks like a key is replaced."""
+def mask_secrets(text: str) -> str:
+    """Replace what looks like a key."""
     return SECRET.sub("[secret]", text)
 
 
-def pieces(text: str) -> Iterator[str]:
-    """Yield a text in parts that fit one saying each."""
-    for start in range(0, len(text), LONGEST_TEXT):
-        yield text[start : start + LONGEST_TEXT]
+def split_text(text: str) -> Iterator[str]:
+    """Split a text into parts for one event each."""
+    for start in range(0, len(text), MAX_TEXT):
+        yield text[start : start + MAX_TEXT]
 
 
 class TextExcerpt:
-    """Both ends of a text that may be endless."""
+    """Start and end of a text of any length."""
 
     def __init__(self) -> None:
         self._head: list[str] = []
@@ -70,31 +70,31 @@ class TextExcerpt:
 
     def add(self, line: str) -> None:
         """Add a line."""
-        line = clip(line, KEPT)
+        line = clip(line, MAX_EXCERPT)
         if line.strip():
             self.last_line = line
-        if self._head_size + len(line) <= KEPT and not self._tail:
+        if self._head_size + len(line) <= MAX_EXCERPT and not self._tail:
             self._head.append(line)
             self._head_size += len(line) + 1
             return
         self._tail.append(line)
         self._tail_size += len(line) + 1
-        while self._tail_size > KEPT and len(self._tail) > 1:
+        while self._tail_size > MAX_EXCERPT and len(self._tail) > 1:
             gone = len(self._tail.popleft()) + 1
             self._tail_size -= gone
             self._lost += gone
 
     def text(self) -> str:
-        """Return what was gathered, saying in the middle how much is missing."""
+        """Return the text; a note in its middle says how much was left out."""
         missing = [f"[{self._lost} characters left out]"] if self._lost else []
         return "\n".join([*self._head, *missing, *self._tail]).strip("\n")
 
 
 def encode_text(text: str) -> str:
-    """Return a text as the JSON of a result, cut in its middle if it is too long to be kept."""
+    """Return a text as JSON, shortened in its middle if it is too long for a result."""
     encoded = json.dumps(text, ensure_ascii=False)
     half = len(text) // 2
-    while len(encoded.encode()) > LONGEST_RESULT:
+    while len(encoded.encode()) > MAX_RESULT_BYTES:
         half = half * 9 // 10
         left = len(text) - 2 * half
         shorter = f"{text[:half]}\n[{left} characters left out]\n{text[-half:]}"
@@ -102,15 +102,15 @@ def encode_text(text: str) -> str:
     return encoded
 
 
-LONGEST_LINE = 1024 * 1024
-"""How many bytes of a line are put together again; a longer one is only text."""
+MAX_LINE = 1024 * 1024
+"""Bytes of a line that are joined; longer lines are text."""
 TOO_LONG = "its result is longer than 1 MiB and was not read"
-LONGEST_MARK = 200
-"""How many bytes of a line that is too long are kept, to find what is at the seam of two parts."""
-MOST_TOKENS = 10**9
-MOST_DOLLARS = 10_000.0
-"""What one line may tell of what was used: the sum of a day's lines has room in a column."""
-LARGEST = 2**53
+MAX_MARK = 200
+"""Bytes kept of a part of a long line, to find a mark across two parts."""
+MAX_TOKENS = 10**9
+MAX_DOLLARS = 10_000.0
+"""Upper bounds of one line's usage, so that daily sums fit their columns."""
+MAX_NUMBER = 2**53
 
 Json: TypeAlias = dict[str, object]
 Mark: TypeAlias = bytes
@@ -119,7 +119,7 @@ Mark: TypeAlias = bytes
 class StreamLine(NamedTuple):
     """A line, or a part of one that is too long to be `whole`.
 
-    The last part has the `mark` that was found anywhere in such a line.
+    The last part has the `mark` found in such a line.
     """
 
     bytes: bytes
@@ -128,34 +128,34 @@ class StreamLine(NamedTuple):
 
 
 class LineSplitter:
-    """Puts the pieces of cut lines together; of those that are too long it looks for a mark."""
+    """Joins the pieces of lines; in lines that are too long it searches for a mark."""
 
     def __init__(self, marks: re.Pattern[bytes] | None = None) -> None:
         self._marks = marks
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._spilling = False
         self._seam = b""
         self._mark: bytes | None = None
         self.spilled = 0
 
     def take(self, piece: bytes, *, cut: bool) -> Sequence[StreamLine]:
-        """Return the lines that end with a piece; a line that grows too long comes in parts."""
+        """Return the lines completed by a piece; too long ones are returned in parts."""
         if self._spilling:
             return (self._spill(piece, cut=cut),)
-        if len(self._held) + len(piece) > LONGEST_LINE:
+        if len(self._buffer) + len(piece) > MAX_LINE:
             self.spilled += 1
-            held, self._held = bytes(self._held), bytearray()
-            first = (self._spill(held, cut=True),) if held else ()
+            buffered, self._buffer = bytes(self._buffer), bytearray()
+            first = (self._spill(buffered, cut=True),) if buffered else ()
             return (*first, self._spill(piece, cut=cut))
-        if not cut and not self._held:
+        if not cut and not self._buffer:
             return (StreamLine(piece.rstrip(b"\r\n"), whole=True),)
-        self._held += piece
+        self._buffer += piece
         return () if cut else self.rest()
 
     def rest(self) -> Sequence[StreamLine]:
-        """Return what a stream ended with in the middle of a line."""
-        held, self._held = bytes(self._held), bytearray()
-        return (StreamLine(held.rstrip(b"\r\n"), whole=True),) if held else ()
+        """Return an incomplete last line."""
+        buffered, self._buffer = bytes(self._buffer), bytearray()
+        return (StreamLine(buffered.rstrip(b"\r\n"), whole=True),) if buffered else ()
 
     def _spill(self, piece: bytes, *, cut: bool) -> StreamLine:
         """Return a part of a line that is too long."""
@@ -163,7 +163,7 @@ class LineSplitter:
             seam = self._seam + piece
             found = self._marks.search(seam)
             self._mark = None if found is None else found[0]
-            self._seam = seam[-LONGEST_MARK:]
+            self._seam = seam[-MAX_MARK:]
         self._spilling = cut
         if cut:
             return StreamLine(piece, whole=False)
@@ -175,22 +175,22 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def parse(line: bytes, redactor: Redaction = NOTHING_KNOWN) -> Json | None:
-    """Return the object a line is, without known secrets in it, or None for everything else."""
-    text = decoded(line).strip()
+def parse(line: bytes, redactor: Redaction = NO_SECRETS) -> Json | None:
+    """Return a line's JSON object without known secrets; None if it is none."""
+    text = decode_text(line).strip()
     if not text.startswith("{"):
         return None
     try:
         found = json.loads(text, parse_constant=_refuse)
-        if redactor.holds(text):
-            found = redactor.data(found)
+        if redactor.contains_secret(text):
+            found = redactor.redact_json(found)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
-def inside(record: object, *path: str) -> object:
-    """Return what stands at a path of an object, or None."""
+def value_at(record: object, *path: str) -> object:
+    """Return the value at a path, or None."""
     for name in path:
         record = record.get(name) if isinstance(record, dict) else None
     return record
@@ -198,54 +198,54 @@ def inside(record: object, *path: str) -> object:
 
 def mapping(record: object, *path: str) -> Json:
     """Return the object at a path, or an empty one."""
-    found = inside(record, *path)
+    found = value_at(record, *path)
     return found if isinstance(found, dict) else {}
 
 
 def items(record: object, *path: str) -> Iterator[Json]:
     """Yield the objects of the list at a path."""
-    found = inside(record, *path)
+    found = value_at(record, *path)
     return (
         (item for item in found if isinstance(item, dict)) if isinstance(found, list) else iter(())
     )
 
 
 def words(record: object, *path: str) -> Iterator[str]:
-    """Yield the strings of the list at a path, made safe."""
-    found = inside(record, *path)
+    """Yield the cleaned strings of the list at a path."""
+    found = value_at(record, *path)
     listed = found if isinstance(found, list) else []
     return (clean(item) for item in listed if isinstance(item, str))
 
 
-def string(record: object, *path: str, most: int | None = None) -> str:
-    """Return the string at a path, made safe, or an empty one."""
-    found = inside(record, *path)
+def string(record: object, *path: str, limit: int | None = None) -> str:
+    """Return the cleaned string at a path, or an empty one."""
+    found = value_at(record, *path)
     text = clean(found) if isinstance(found, str) else ""
-    return text if most is None else clip(text, most)
+    return text if limit is None else clip(text, limit)
 
 
 def count(record: object, *path: str) -> int:
-    """Return the number of tokens at a path; nonsense is none."""
+    """Return the number at a path as a count; 0 if it is invalid."""
     found = number(record, *path)
-    return int(min(found, MOST_TOKENS)) if found is not None and found > 0 else 0
+    return int(min(found, MAX_TOKENS)) if found is not None and found > 0 else 0
 
 
 def number(record: object, *path: str) -> float | None:
     """Return the finite number at a path, or None."""
-    found = inside(record, *path)
+    found = value_at(record, *path)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return None
-    if isinstance(found, int) and abs(found) > LARGEST:
-        return float(math.copysign(LARGEST, found))
+    if isinstance(found, int) and abs(found) > MAX_NUMBER:
+        return float(math.copysign(MAX_NUMBER, found))
     return float(found) if math.isfinite(found) else None
 
 
 def dollars(record: object, *path: str) -> float | None:
-    """Return the cost at a path; nonsense is brought into range."""
+    """Return the cost at a path, limited to a plausible range."""
     found = number(record, *path)
-    return None if found is None else min(MOST_DOLLARS, max(0.0, found))
+    return None if found is None else min(MAX_DOLLARS, max(0.0, found))
 
 
 def percent(found: float | None) -> float | None:
-    """Return a number as a share between 0 and 100."""
+    """Limit a number to 0 to 100."""
     return None if found is None else min(100.0, max(0.0, found))

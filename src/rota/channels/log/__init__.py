@@ -1,1 +1,1 @@
-"""The log as a channel."""
+"""The channel `log`, which writes messages to the log."""

@@ -11,18 +11,18 @@ log = logging.getLogger(__name__)
 
 
 class LogChannel:
-    """Accepts every message."""
+    """Accepts all messages."""
 
     name = "log"
 
     async def send(self, delivery: Delivery) -> None:
         """Write one message as one line."""
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "target": delivery.target, "body": delivery.body, "run_id": delivery.run_id,
         }  # fmt: skip
         if delivery.attachments:
-            told["files"] = [file.name for file in delivery.attachments]
-        log.info("message.sent", extra=told)
+            fields["files"] = [file.name for file in delivery.attachments]
+        log.info("message.sent", extra=fields)
 
 
 PLUGIN = ChannelPlugin(make=lambda _settings: LogChannel())

@@ -1,1 +1,1 @@
-"""Containers of docker or podman, through their command lines."""
+"""Containers of docker or podman, through their command-line clients."""

@@ -1,4 +1,4 @@
-"""Command lines and versions of docker and podman."""
+"""Command lines of docker and podman, and known vulnerable versions of runc."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ LABEL = "rota.attempt"
 PROCESSES = 1024
 FILES = 4096
 USERS_PROCESSES = 4096
-"""All limits are named: an engine's own defaults may be more than Rota's user can give."""
+"""All limits are set: an engine's defaults may exceed what Rota's user may set."""
 OWN_TMP = f"/tmp:rw,nosuid,nodev,size={1024 * MIB},mode=1777"  # noqa: S108
 HOST_NAME = ("--hostname", "rota")
 MAPPED = 1000
 
 
 class UserMapping(StrEnum):
-    """Whom a program is to the host.
+    """User of a container's program on the host.
 
-    `mapped`: its root is nobody outside, and it is whoever runs Rota. `own`: it is whoever runs
-    Rota, without a user namespace; all that docker has.
+    `mapped`: in a user namespace; its user is the one that runs Rota, and root inside has no rights
+    outside. `own`: the user that runs Rota, without a user namespace; docker only has this.
     """
 
     MAPPED = "mapped"
@@ -43,9 +43,9 @@ class UserMapping(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerEngine:
-    """How to reach an engine: its program, options before each command, and its environment.
+    """How to call an engine: its program, global options, and environment.
 
-    `local_images` allows images that have no digest of a registry, by their id.
+    `local_images` allows images without a registry digest, by their id.
     """
 
     program: str
@@ -56,7 +56,7 @@ class ContainerEngine:
     local_images: bool = False
 
     def words(self, *words: str) -> list[str]:
-        """Return a command of the engine's."""
+        """Return a command line of the engine."""
         return [self.program, *self.options, *words]
 
 
@@ -121,8 +121,8 @@ def _program(name: str) -> str | None:
     return name if name.startswith("/") else shutil.which(name, path=SEARCH_PATH)
 
 
-def pinned(engine: ContainerEngine, image: str | None) -> str:
-    """Return an image that can only be what it was when it was chosen."""
+def pinned_image(engine: ContainerEngine, image: str | None) -> str:
+    """Return an image reference if it is immutable; raise Invalid if not."""
     if image and (DIGEST.fullmatch(image) or (engine.local_images and LOCAL.fullmatch(image))):
         return image
     advice = "name it by digest, repository@sha256:…"
@@ -133,34 +133,33 @@ def pinned(engine: ContainerEngine, image: str | None) -> str:
 
 
 def run_arguments(engine: ContainerEngine, room: ExecutionSpec) -> list[str]:
-    """Return what holds a container in, without its mounts.
+    """Return the arguments that isolate a container, without its mounts.
 
-    One that has ways out shares the network, and the users, of its lobby.
+    A container with sockets of the host shares the network and users of its sidecar.
     """
-    bounds, beside = room.bounds, f"container:{lobby_name(room)}"
-    words = ["--init", "--interactive", *held(room), "--name", f"rota-{room.name}"]
+    bounds, beside = room.bounds, f"container:{sidecar_name(room)}"
+    words = ["--init", "--interactive", *isolation_arguments(room), "--name", f"rota-{room.name}"]
     words += ["--cidfile", f"{room.state}/container.id", "--tmpfs", OWN_TMP]
-    if engine.kind == "podman":  # docker gives a container the name of the one it is beside
-        words += ["--read-only-tmpfs=false", *(HOST_NAME if has_ways(room) else ())]
-    words += ["--network", beside] if has_ways(room) else no_network_arguments(room)
+    if engine.kind == "podman":  # docker uses the host name of the sidecar
+        words += ["--read-only-tmpfs=false", *(HOST_NAME if has_sockets(room) else ())]
+    words += ["--network", beside] if has_sockets(room) else no_network_arguments(room)
     words += ["--pids-limit", str(bounds.processes or PROCESSES)]
-    words += limits(bounds.open_files or FILES)
+    words += ulimit_arguments(bounds.open_files or FILES)
     if bounds.memory_bytes is not None:
         words += ["--memory", str(bounds.memory_bytes), "--memory-swap", str(bounds.memory_bytes)]
     if bounds.cpus is not None:
         words += ["--cpus", str(bounds.cpus)]
     if bounds.file_bytes is not None:
         words += _limit("fsize", bounds.file_bytes)
-    if has_ways(room) and engine.users is UserMapping.MAPPED:
-        return [*words, "--userns", beside, *user(engine)[-2:]]
-    return [*words, *user(engine)]
+    if has_sockets(room) and engine.users is UserMapping.MAPPED:
+        return [*words, "--userns", beside, *user_arguments(engine)[-2:]]
+    return [*words, *user_arguments(engine)]
 
 
-def held(room: ExecutionSpec) -> list[str]:
-    """Return what holds every container of an attempt in, and what it is known by.
+def isolation_arguments(room: ExecutionSpec) -> list[str]:
+    """Return the arguments that isolate all containers of an attempt, and its label.
 
-    The engine writes down nothing of what is said inside: its own copy would have no bound, and
-    nobody would take the secrets out of it.
+    The engine writes no log: it would be unbounded, and secrets in it would not be redacted.
     """
     words = [
         "--log-driver",
@@ -178,22 +177,22 @@ def held(room: ExecutionSpec) -> list[str]:
 
 
 def no_network_arguments(room: ExecutionSpec) -> list[str]:
-    """Return the network of a container that shares nobody's."""
+    """Return the network arguments of a container that shares no network."""
     return [*HOST_NAME, *([] if room.network is NetworkAccess.OPEN else ["--network", "none"])]
 
 
-def has_ways(room: ExecutionSpec) -> bool:
-    """Say whether a program is to reach something of the host."""
+def has_sockets(room: ExecutionSpec) -> bool:
+    """Whether a program gets sockets of the host."""
     return bool(room.egress or room.desk)
 
 
-def lobby_name(room: ExecutionSpec) -> str:
-    """Return what the container is called that carries a program's ways out."""
-    return f"rota-{room.name}-lobby"
+def sidecar_name(room: ExecutionSpec) -> str:
+    """Return the name of the sidecar container."""
+    return f"rota-{room.name}-sidecar"
 
 
-def limits(files: int) -> list[str]:
-    """Return the limits that are always named."""
+def ulimit_arguments(files: int) -> list[str]:
+    """Return the limits that are always set."""
     return [*_limit("core", 0), *_limit("nofile", files), *_limit("nproc", USERS_PROCESSES)]
 
 
@@ -201,8 +200,8 @@ def _limit(name: str, value: int) -> list[str]:
     return ["--ulimit", f"{name}={value}:{value}"]
 
 
-def user(engine: ContainerEngine) -> list[str]:
-    """Return whom a program is to the host."""
+def user_arguments(engine: ContainerEngine) -> list[str]:
+    """Return the arguments that select the user."""
     own = f"{os.geteuid()}:{os.getegid()}"
     if engine.users is UserMapping.OWN:
         return ["--user", own]
@@ -215,44 +214,44 @@ def user(engine: ContainerEngine) -> list[str]:
     return [*words, "--user", f"{MAPPED}:{MAPPED}"]
 
 
-def mounted(room: ExecutionSpec, mounts: Sequence[Mount]) -> list[str]:
-    """Return the mounts, in the words that `launch` replaces when it has looked at each path."""
+def mount_arguments(room: ExecutionSpec, mounts: Sequence[Mount]) -> list[str]:
+    """Return the mounts as arguments that the entrypoint replaces after checking each path."""
     words = []
     for mount in mounts:
         words += ["--lend" if mount.write else "--show", mount.root, mount.path]
         if mount.path == room.folder and mount.write:
             for name in room.guarded:
                 words += ["--guard", room.folder, name]
-    return mountable(words)
+    return check_mountable(words)
 
 
-def mountable(words: list[str]) -> list[str]:
-    """Return words that name paths, if an engine reads each as one."""
+def check_mountable(words: list[str]) -> list[str]:
+    """Return arguments with paths; raise Invalid if an engine would misread one."""
     for word in words:
         if re.search(r'[,":\n]', word):
-            raise Invalid("path", word, 'engines cannot mount paths with , " or :')
+            raise Invalid("path", word, "engines cannot mount paths with commas, quotes or colons")
     return words
 
 
-ASKING = {
+VERSION_COMMANDS = {
     "podman": ("info", "--format", "{{.Host.OCIRuntime.Version}}"),
     "docker": ("version", "--format", "{{range .Server.Components}}{{.Name}} {{.Version}} {{end}}"),
 }
 RUNC = re.compile(r"\brunc (?:version )?v?(\d+)\.(\d+)\.(\d+)")
-MENDED = {(1, 2): 8, (1, 3): 3}
-"""By their first two numbers: what is older has CVE-2024-21626 or CVE-2025-31133."""
+FIXED_VERSIONS = {(1, 2): 8, (1, 3): 3}
+"""By minor version: older patch levels have CVE-2024-21626 or CVE-2025-31133."""
 
 
-def outdated(engine: ContainerEngine, told: str) -> list[MissingRequirement]:
-    """Return what is to be said of a runtime's version, as the engine has told it."""
+def outdated_runtime(engine: ContainerEngine, told: str) -> list[MissingRequirement]:
+    """Return a warning about an outdated runtime, from the engine's version output."""
     found = RUNC.search(told)
     if found is None:
         return []
     major, minor, patch = map(int, found.groups())
-    if (major, minor) > max(MENDED) or patch >= MENDED.get((major, minor), patch + 1):
+    if (major, minor) > max(FIXED_VERSIONS) or patch >= FIXED_VERSIONS.get(
+        (major, minor), patch + 1
+    ):
         return []
-    remedy = (
-        "upgrade it to 1.2.8, 1.3.3 or 1.4 unless your distribution has mended it (CVE-2025-31133)"
-    )
+    remedy = "upgrade to 1.2.8, 1.3.3 or 1.4, unless your distribution has fixed CVE-2025-31133"
     where = f"{engine.kind}, runc {major}.{minor}.{patch}"
     return [MissingRequirement("a runtime that is known to hold", where, remedy, needed=False)]

@@ -1,4 +1,4 @@
-"""Programs in containers."""
+"""The executor that runs programs in containers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from pathlib import Path
 
 from rota.errors import Unavailable
 from rota.executors.container.engine import (
-    ASKING,
     LABEL,
+    VERSION_COMMANDS,
     ContainerEngine,
     ContainerSettings,
     find_engine,
-    mounted,
-    outdated,
-    pinned,
+    mount_arguments,
+    outdated_runtime,
+    pinned_image,
     run_arguments,
 )
 from rota.executors.container.seccomp import ARCHITECTURES, profile
-from rota.executors.container.sidecar import furnish, lobby, trial
-from rota.executors.shared.mounts import MountAllowlist, SystemFolders, given, load_mounts
-from rota.executors.shared.resource_limits import timed
+from rota.executors.container.sidecar import import_image, sidecar_arguments, trial_arguments
+from rota.executors.shared.mounts import (
+    MountAllowlist,
+    SystemFolders,
+    load_mounts,
+    program_variables,
+)
+from rota.executors.shared.resource_limits import keeper_limits
 from rota.keeper.build import Interpreter
 from rota.model.executors import ExecutorCapabilities, Isolation
 from rota.model.programs import LimitEnforcement, Program, Site
@@ -38,24 +43,23 @@ from rota.ports.executor import (
     StopSignalTarget,
     refuse,
 )
-from rota.rules.task_spec import BOUNDS
+from rota.rules.task_spec import LIMIT_FIELDS
 
-PATIENCE = 30.0
-ROUNDS = 4
-"""An engine may stop half-way the first time it is told to remove a container."""
+ENGINE_SECONDS = 30.0
+REMOVE_TRIES = 4
+"""Attempts to remove a container: engines may fail half-way the first time."""
 
 
 class ContainerExecutor:
-    """Runs a program in a container that bears the attempt's name as a label.
+    """Runs a program in a container that has the attempt's name as a label.
 
-    Only a guard holds the tree: in a PID namespace of the keeper's podman would write down numbers
-    of processes that mean others outside. What the engine still runs, `sweep` removes by label.
+    The keeper uses a guard, because inside a PID namespace podman would record wrong process ids.
+    What the engine still runs afterwards is removed by label in `sweep`. A program that needs the
+    agent API or the gateway gets a second container, its sidecar.
 
-    A program that reaches the desk or the gateway does so by a second container, its lobby.
-
-    Podman's containers are in the keeper's tree, and outlive keeper and guard if both are killed at
-    once. Docker's are not in it: with the daemon of Rota gone, a keeper that ends its tree leaves
-    the container. What is left is ended by the next daemon's sweep.
+    Podman's containers belong to the keeper's process tree, and survive only if keeper and guard
+    are killed at once. Docker's containers do not belong to it: if a keeper ends without Rota's
+    daemon, its container remains. Remaining containers are removed by the next daemon.
     """
 
     name = "container"
@@ -76,15 +80,15 @@ class ContainerExecutor:
         self._system = SystemFolders.here()
 
     def check(self) -> list[MissingRequirement]:
-        """Ask the engine whether it answers, and say what it cannot do."""
+        """Test the engine, and return what it cannot do."""
         missing = self._lacking()
         if missing:
             return missing
         try:
             self._ask("ps", "--quiet", "--filter", f"label={LABEL}=none")
-        except Unavailable as fault:
-            remedy = "start it, or let Rota's user reach it"
-            return [MissingRequirement(f"an answer of {self._engine.kind}", str(fault), remedy)]
+        except Unavailable as error:
+            remedy = "start it, or allow Rota's user to access it"
+            return [MissingRequirement(f"an answer of {self._engine.kind}", str(error), remedy)]
         missing = [*self._try_out(), *self._runtime()]
         if self._engine.kind != "podman":
             what = "mounts that are compared before the program starts"
@@ -92,55 +96,55 @@ class ContainerExecutor:
         return missing
 
     def _try_out(self) -> list[MissingRequirement]:
-        """Try whether programs can be given ways to the desk and the gateway."""
+        """Test whether sidecars work."""
         try:
-            furnish(self._engine.words(), self._engine.env)
-            self._ask("run", *trial(self._engine, self._python, self._system))
-        except Unavailable as fault:
-            remedy = f"let {self._engine.kind} show containers /usr and the Python that runs Rota"
-            return [MissingRequirement("ways out of containers", str(fault), remedy)]
+            import_image(self._engine.words(), self._engine.env)
+            self._ask("run", *trial_arguments(self._engine, self._python, self._system))
+        except Unavailable as error:
+            remedy = f"allow {self._engine.kind} to mount /usr and the Python that runs Rota"
+            return [MissingRequirement("sidecars of containers", str(error), remedy)]
         return []
 
     def _runtime(self) -> list[MissingRequirement]:
-        """Ask for the version of what runs containers; an engine that does not tell has no say."""
-        told = self._ask(*ASKING.get(self._engine.kind, ("version",)), tolerant=True)
-        return outdated(self._engine, told)
+        """Check the version of the container runtime, if the engine reports it."""
+        told = self._ask(*VERSION_COMMANDS.get(self._engine.kind, ("version",)), tolerant=True)
+        return outdated_runtime(self._engine, told)
 
     def admit(self, site: Site, role: SpaceRole) -> None:
         """Refuse an image that is not named by digest, and mounts that are not allowed."""
-        pinned(self._engine, site.image)
+        pinned_image(self._engine, site.image)
         for share in site.mounts:
             self._mounts.share(share, role)
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
-        """Say that the engine holds every bound, or refuses to start."""
-        return dict.fromkeys(BOUNDS, LimitEnforcement.TOGETHER)
+        """Return that the engine enforces all limits, or does not start."""
+        return dict.fromkeys(LIMIT_FIELDS, LimitEnforcement.TOGETHER)
 
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
-        """Return the client of an engine that runs the program and nothing else."""
+        """Return the engine's client that runs the program."""
         refuse(self.name, self._lacking())
         engine = self._engine
         client = [word for n, v in engine.env.items() for word in ("--client", f"{n}={v}")]
         argv = self._python.module(
             "rota.executors.container.entrypoint",
             *(engine.kind, room.state, profile(self._machine), *client, *engine.words(), "--"),
-            *(*lobby(engine, room, self._python, self._system), "--"),
+            *(*sidecar_arguments(engine, room, self._python, self._system), "--"),
             *(*run_arguments(engine, room), "--workdir", command.cwd),
-            *(*mounted(room, self._mounts.of(room)), "--"),
-            *(pinned(engine, room.image), *command.argv),
+            *(*mount_arguments(room, self._mounts.of(room)), "--"),
+            *(pinned_image(engine, room.image), *command.argv),
         )
-        wrapped = replace(command, argv=argv, env=given(command, room), cwd="/")
+        wrapped = replace(command, argv=argv, env=program_variables(command, room), cwd="/")
         return KeeperSpec(
             name=room.name,
             command=wrapped,
-            bounds=timed(room.bounds),
+            bounds=keeper_limits(room.bounds),
             tree=ProcessTreeMode.GUARD,
             term=StopSignalTarget.MAIN,
         )
 
     def sweep(self, spec: KeeperSpec) -> None:
-        """Remove every container of the attempt; raise Unavailable while one is left."""
-        for _ in range(ROUNDS):
+        """Remove the attempt's containers; raise Unavailable while one is left."""
+        for _ in range(REMOVE_TRIES):
             left = self._left(spec.name)
             if not left:
                 return
@@ -154,7 +158,7 @@ class ContainerExecutor:
     def _lacking(self) -> list[MissingRequirement]:
         if self._machine not in ARCHITECTURES:
             known = " or ".join(ARCHITECTURES)
-            return [MissingRequirement("a list of forbidden calls", self._machine, f"use {known}")]
+            return [MissingRequirement("a seccomp profile", self._machine, f"use {known}")]
         if not Path(self._engine.program).is_file():
             remedy = "install docker or podman, or name its program in the settings"
             return [MissingRequirement(self._engine.kind, self._engine.program, remedy)]
@@ -167,11 +171,11 @@ class ContainerExecutor:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 env=dict(self._engine.env),
-                timeout=PATIENCE,
+                timeout=ENGINE_SECONDS,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as fault:
-            raise Unavailable(f"{self._engine.kind} does not answer: {fault}") from fault
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"{self._engine.kind} does not answer: {error}") from error
         if done.returncode and not tolerant:
             raise Unavailable(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")

@@ -1,9 +1,8 @@
 """The sidecar container that connects a container without network, and its image.
 
-Its one program is Rota's own (`forward`), run by the Python of the host in an image that is empty
-but for the names of the host's folders: the image of a task needs nothing for it, and its program
-sees neither sockets nor what carries the bytes. It ends when nobody holds its FIFO any more, which
-the engine's client does that runs the program.
+It runs Rota's port forwarder with the host's Python, in an image that only has mount points: so the
+image of a task needs nothing, and its program sees neither the sockets nor the forwarder. It ends
+when nobody holds its FIFO open; the engine's client of the program holds it.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from rota.errors import Unavailable
 from rota.executors.container.engine import (
     LABEL,
     ContainerEngine,
-    has_ways,
-    held,
-    limits,
-    lobby_name,
-    mountable,
+    check_mountable,
+    has_sockets,
+    isolation_arguments,
     no_network_arguments,
-    user,
+    sidecar_name,
+    ulimit_arguments,
+    user_arguments,
 )
 from rota.executors.shared import port_forward
 from rota.executors.shared.mounts import SystemFolders
@@ -44,11 +43,11 @@ FILES = 1024
 LIBRARIES = "/etc/ld.so.cache"
 
 
-def lobby(
+def sidecar_arguments(
     engine: ContainerEngine, room: ExecutionSpec, python: Interpreter, system: SystemFolders
 ) -> list[str]:
-    """Return a lobby in the words that `launch` replaces; nothing for a room without ways."""
-    if not has_ways(room):
+    """Return the sidecar as arguments for the entrypoint; empty without sockets of the host."""
+    if not has_sockets(room):
         return []
     shown: list[str] = []
     ways: list[str] = []
@@ -57,52 +56,73 @@ def lobby(
             folder, _, name = way.socket.rpartition("/")
             shown += ["--folder", folder, inside] if way.alone else ["--egress", way.socket, inside]
             ways += [str(way.port), f"{inside}/{name}" if way.alone else inside]
-    words = ["--detach", *held(room), "--name", lobby_name(room), *no_network_arguments(room)]
-    words += ["--pids-limit", str(PROCESSES), *limits(FILES), *user(engine)]
-    words += [
-        *seen(python, system),
-        *mountable(["--held", f"{room.state}/held", HELD_INSIDE, *shown]),
+    words = [
+        "--detach",
+        *isolation_arguments(room),
+        "--name",
+        sidecar_name(room),
+        *no_network_arguments(room),
     ]
-    return [*words, packed(system)[0], *carrier(python), *ways, "--while", HELD_INSIDE]
+    words += ["--pids-limit", str(PROCESSES), *ulimit_arguments(FILES), *user_arguments(engine)]
+    words += [
+        *python_mounts(python, system),
+        *check_mountable(["--held", f"{room.state}/held", HELD_INSIDE, *shown]),
+    ]
+    return [
+        *words,
+        sidecar_image(system)[0],
+        *forwarder_command(python),
+        *ways,
+        "--while",
+        HELD_INSIDE,
+    ]
 
 
-def trial(engine: ContainerEngine, python: Interpreter, system: SystemFolders) -> list[str]:
-    """Return a lobby that only tries whether one can be had, and ends."""
+def trial_arguments(
+    engine: ContainerEngine, python: Interpreter, system: SystemFolders
+) -> list[str]:
+    """Return a sidecar that only tests whether it starts."""
     words = ["--pull", "never", "--rm", "--entrypoint", "", "--label", f"{LABEL}=trial"]
-    words += ["--read-only", "--network", "none", "--cap-drop", "all", *limits(FILES)]
-    words += [*user(engine), *seen(python, system), packed(system)[0], *carrier(python), "--"]
+    words += ["--read-only", "--network", "none", "--cap-drop", "all", *ulimit_arguments(FILES)]
+    words += [
+        *user_arguments(engine),
+        *python_mounts(python, system),
+        sidecar_image(system)[0],
+        *forwarder_command(python),
+        "--",
+    ]
     return [*words, python.program, "-I", "-S", "-c", "pass"]
 
 
-def seen(python: Interpreter, system: SystemFolders) -> list[str]:
-    """Return what the Python of the host needs to run."""
+def python_mounts(python: Interpreter, system: SystemFolders) -> list[str]:
+    """Return the mounts that the host's Python needs."""
     folders = [*system.folders]
     if steps_below("/usr", python.prefix) is None:
         folders.append(python.prefix)
-    words = [word for path in folders for word in bind(path, path)]
+    words = [word for path in folders for word in bind_argument(path, path)]
     if Path(LIBRARIES).exists():
-        words += bind(LIBRARIES, LIBRARIES)
-    return [*words, *bind(FORWARD, FORWARD_INSIDE)]
+        words += bind_argument(LIBRARIES, LIBRARIES)
+    return [*words, *bind_argument(FORWARD, FORWARD_INSIDE)]
 
 
-def bind(path: str, inside: str) -> list[str]:
-    """Return something of the host's that is shown, in an engine's words."""
-    mountable([path])
+def bind_argument(path: str, inside: str) -> list[str]:
+    """Return a read-only mount of the host as arguments."""
+    check_mountable([path])
     return ["--mount", f"type=bind,source={path},destination={inside},readonly"]
 
 
-def carrier(python: Interpreter) -> list[str]:
-    """Return the program of a lobby, without its ways."""
+def forwarder_command(python: Interpreter) -> list[str]:
+    """Return the program of a sidecar, without its ports."""
     return python.script(FORWARD_INSIDE)
 
 
-IMAGE = "localhost/rota-lobby"
+IMAGE = "localhost/rota-sidecar"
 TAG = 12
 PATIENCE = 60.0
 
 
-def packed(system: SystemFolders) -> tuple[str, bytes]:
-    """Return the name of the image of lobbies, which says what is in it, and its content."""
+def sidecar_image(system: SystemFolders) -> tuple[str, bytes]:
+    """Return the name of the sidecar image, which contains its hash, and its content."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as image:
         for target, link in system.links:
@@ -117,26 +137,26 @@ def packed(system: SystemFolders) -> tuple[str, bytes]:
     return f"{IMAGE}:{digest[:TAG]}", content.getvalue()
 
 
-def furnish(engine: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Hand an engine the image of lobbies, unless it has it; true if it was handed over."""
-    name, content = packed(SystemFolders.here())
+def import_image(engine: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Import the sidecar image if it is missing; true if it was imported."""
+    name, content = sidecar_image(SystemFolders.here())
     with Path(__file__).open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if _asked(env, *engine, "image", "inspect", name).returncode == 0:
+        if _run_engine(env, *engine, "image", "inspect", name).returncode == 0:
             return False
-        done = _asked(env, *engine, "import", "-", name, given=content)
+        done = _run_engine(env, *engine, "import", "-", name, given=content)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
-        raise Unavailable(f"the engine does not take the image {name}: {said}")
+        raise Unavailable(f"the engine cannot import the image {name}: {said}")
     return True
 
 
-def _asked(
+def _run_engine(
     env: Mapping[str, str], *words: str, given: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(  # noqa: S603
             words, input=given, capture_output=True, env=dict(env), timeout=PATIENCE, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        raise Unavailable(f"{words[0]} does not answer: {fault}") from fault
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{words[0]} does not answer: {error}") from error

@@ -1,1 +1,1 @@
-"""Python callables in this process."""
+"""Python callables in this process or a child process."""

@@ -1,10 +1,10 @@
-"""Process: one callable, so that it can be stopped for certain.
+"""Process: runs one callable, so that it can be stopped reliably.
 
-The parent hands the assignment over on standard input and reads the report, one line, from a pipe
-of its own, so whatever the callable prints stays what it printed. The child leads its own process
-group; ending it ends what it started. What left the group may hold the pipe for ever, so the report
-ends with the child and not with the pipe. When the parent is gone the child ends itself: the run
-will be tried again.
+The parent writes the assignment to standard input and reads the report, one line, from a separate
+pipe, so output of the callable does not interfere. The child leads a process group; ending the
+group ends what it started. A process that left the group may keep the pipe open, so the report ends
+with the child, not with the pipe. If the parent dies the child ends itself: the run will be tried
+again.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from rota.model.runs import Lease
 from rota.model.tasks import Task
 from rota.ports.runner import failure
 
-LONGEST_REPORT = 16 * 1024 * 1024
-AT_ONCE = 256 * 1024
-FAREWELL_SECONDS = 2.0
+MAX_REPORT = 16 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+TERM_SECONDS = 2.0
 
 
 def path_of(function: Callable[..., Any]) -> str:
-    """Return `module:name` of a callable, or refuse one that a child could not import."""
+    """Return `module:name` of a callable; raise Invalid if a child could not import it."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if not module or module == "__main__" or "<" in name:
         advice = "an isolated task needs a function at the top level of an importable module"
@@ -58,7 +58,7 @@ def path_of(function: Callable[..., Any]) -> str:
 
 
 async def run_in_child(path: str, assignment: Assignment) -> AttemptReport:
-    """Run a callable in a child; when this is cancelled the child is gone before it returns."""
+    """Run a callable in a child; after cancellation the child is gone before this returns."""
     reader, writer = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -69,7 +69,7 @@ async def run_in_child(path: str, assignment: Assignment) -> AttemptReport:
             str(writer),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=(writer,),
-            env={**os.environ, **_about(assignment)},  # noqa: TID251 - handed on, not read
+            env={**os.environ, **_run_variables(assignment)},  # noqa: TID251 - handed on, not read
             start_new_session=True,
         )
     except BaseException:
@@ -77,9 +77,9 @@ async def run_in_child(path: str, assignment: Assignment) -> AttemptReport:
         raise
     finally:
         os.close(writer)
-    with _Reading(reader) as reading:
+    with _PipeReader(reader) as reading:
         try:
-            await process.communicate(_handover(path, assignment))
+            await process.communicate(_encode_assignment(path, assignment))
         except asyncio.CancelledError:
             await _end(process)
             raise
@@ -91,8 +91,8 @@ async def run_in_child(path: str, assignment: Assignment) -> AttemptReport:
     return _decode(json.loads(line))
 
 
-class _Reading:
-    """Reads what comes through a pipe, on the loop: a thread would be held as long as the child."""
+class _PipeReader:
+    """Reads a pipe on the event loop: a thread would be blocked as long as the child runs."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -109,9 +109,9 @@ class _Reading:
         os.close(self._pipe)
 
     def _take(self) -> bool:
-        """Take what is there; tell whether there may be more."""
+        """Read available data; return whether there may be more."""
         try:
-            part = os.read(self._pipe, AT_ONCE)
+            part = os.read(self._pipe, CHUNK_BYTES)
         except BlockingIOError:
             return False
         if not part:
@@ -120,15 +120,15 @@ class _Reading:
         return bool(part)
 
     def line(self) -> bytes | None:
-        """Return the line that somebody who is gone has written; None if it is not whole."""
+        """Return the line written by a child that has ended; None if it is incomplete."""
         while b"\n" not in self._read and self._take():
             pass
         line, end, _ = self._read.partition(b"\n")
         return bytes(line) if end else None
 
 
-def _about(assignment: Assignment) -> dict[str, str]:
-    """Return what a program is told about the run it works for."""
+def _run_variables(assignment: Assignment) -> dict[str, str]:
+    """Return the variables that describe the run."""
     lease = assignment.lease
     said = {
         "ROTA_RUN_ID": str(lease.run_id),
@@ -138,7 +138,7 @@ def _about(assignment: Assignment) -> dict[str, str]:
     return said if lease.thread is None else {**said, "ROTA_THREAD_KEY": lease.thread}
 
 
-def _handover(path: str, assignment: Assignment) -> bytes:
+def _encode_assignment(path: str, assignment: Assignment) -> bytes:
     record = {
         "call": path,
         "path": sys.path,
@@ -154,7 +154,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:
-        async with asyncio.timeout(FAREWELL_SECONDS):
+        async with asyncio.timeout(TERM_SECONDS):
             await process.wait()
     except TimeoutError:
         _kill(process.pid)
@@ -190,15 +190,15 @@ def _decode(record: dict[str, Any]) -> AttemptReport:
 
 
 def _end_with_parent(pipe: int) -> None:
-    """Wait until nobody can read the report any more, and end the whole group."""
+    """Wait until the parent has closed the pipe, and kill the group."""
     reader = select.poll()
-    reader.register(pipe, 0)  # only that its other end is closed
+    reader.register(pipe, 0)  # reports only that the other end is closed
     reader.poll()
     os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
-    """Be the child: read the assignment, call, report."""
+    """Run the child: read the assignment, call, report."""
     watch = threading.Thread(target=_end_with_parent, args=(int(sys.argv[1]),), daemon=True)
     watch.start()
     given = json.loads(sys.stdin.buffer.read())
@@ -207,15 +207,15 @@ def main() -> None:
     answers, incarnation = tuple(given["answers"]), given["incarnation"]
     handle = RunContext(Assignment(Lease(*given["lease"]), task, answers, incarnation))
     try:
-        line = _called(given["call"], handle)
-    except InvalidResult as fault:
-        line = _line({"code": fault.code, "error": str(fault), "retryable": False})
+        line = _call(given["call"], handle)
+    except InvalidResult as error:
+        line = _line({"code": error.code, "error": str(error), "retryable": False})
     with os.fdopen(int(sys.argv[1]), "wb") as pipe:
         pipe.write(line)
 
 
-def _called(path: str, handle: RunContext) -> bytes:
-    """Call, and return what came of it as a line; raise BadResult if that cannot be kept."""
+def _call(path: str, handle: RunContext) -> bytes:
+    """Call the function, and return its result as a line; raise InvalidResult if not possible."""
     try:
         result = resolve(path)(handle)
         if inspect.iscoroutine(result):
@@ -226,15 +226,15 @@ def _called(path: str, handle: RunContext) -> bytes:
         return _line({"asked": to_json(waits.asked)})
     except InvalidResult:
         raise
-    except Exception as fault:  # noqa: BLE001 - reported as the failure it is
-        failed = failure(fault)
+    except Exception as error:  # noqa: BLE001 - reported as the failure it is
+        failed = failure(error)
         return _line({"code": failed.code, "error": failed.message, "retryable": True})
 
 
 def _line(report: dict[str, object]) -> bytes:
     line = json.dumps(report).encode()
-    if len(line) > LONGEST_REPORT:
-        told = f"all it returned and sent is {len(line)} bytes of JSON, at most 16 MiB are taken"
+    if len(line) > MAX_REPORT:
+        told = f"its result and messages are {len(line)} bytes of JSON, at most 16 MiB are allowed"
         raise InvalidResult(f"{told} from an isolated callable: send less, or leave it in a file")
     return line + b"\n"
 

@@ -1,4 +1,4 @@
-"""What a callable is given, and how one is found and called."""
+"""The context that a callable gets, and how callables are found."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from rota.errors import Invalid, RotaError
-from rota.model.attempts import LONGEST_RESULT, Assignment, OutgoingMessage, WaitingForAnswer
+from rota.model.attempts import MAX_RESULT_BYTES, Assignment, OutgoingMessage, WaitingForAnswer
 from rota.model.json import encode
 from rota.model.runs import Lease
 
-LONGEST_MESSAGE = 64 * 1024
-LONGEST_QUESTION = 4 * 1024
+MAX_MESSAGE = 64 * 1024
+MAX_QUESTION = 4 * 1024
 
 
 class WaitForAnswer(BaseException):
-    """Carries a question out of the callable."""
+    """Raised by `ask` to end the attempt with a question."""
 
     def __init__(self, asked: WaitingForAnswer) -> None:
         super().__init__(asked.question)
@@ -26,10 +26,10 @@ class WaitForAnswer(BaseException):
 
 
 class RunContext:
-    """The run a callable works for.
+    """The run that a callable executes.
 
-    `payload` is what the run was queued with; `attempt` counts tries from 1; `slot_at` is the
-    planned instant of a scheduled run.
+    `payload` is the payload of the run; `attempt` counts from 1; `slot_at` is the planned instant
+    of a scheduled run.
     """
 
     __slots__ = ("_answers", "_asked", "_assignment", "_messages", "_payload")
@@ -43,7 +43,7 @@ class RunContext:
 
     @property
     def lease(self) -> Lease:
-        """The lease behind this run."""
+        """The lease of this run."""
         return self._assignment.lease
 
     @property
@@ -53,7 +53,7 @@ class RunContext:
 
     @property
     def trace_id(self) -> str:
-        """What the run is called in every log, for logs of your own."""
+        """The name of the run in logs, for your own logs."""
         return self._assignment.trace_id
 
     @property
@@ -63,24 +63,24 @@ class RunContext:
 
     @property
     def payload(self) -> object:
-        """What the run was queued with."""
+        """The payload of the run."""
         if self._payload is _UNREAD:
             self._payload = json.loads(self.lease.payload)
         return self._payload
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1."""
+        """The number of the attempt, from 1."""
         return self.lease.epoch
 
     @property
     def key(self) -> str | None:
-        """The key the run was queued under."""
+        """The key with which the run was queued."""
         return self.lease.key
 
     @property
     def slot_at(self) -> datetime | None:
-        """The planned instant of a scheduled run, None for one that was asked for."""
+        """The planned instant of a scheduled run; None for other runs."""
         return self.lease.slot_at
 
     async def ask(
@@ -92,16 +92,16 @@ class RunContext:
         expires_in: timedelta = timedelta(hours=24),
         default: str | None = None,
     ) -> str:
-        """Return a person's answer; until there is one the run waits without holding a worker.
+        """Return a person's answer; until then the run waits without occupying a worker.
 
-        Without an answer in time the default is the answer; without a default the run expires.
+        If nobody answers in time, `default` is the answer; without a default the run expires.
 
-        The first call ends this attempt. Once the question is answered the callable runs again from
-        its beginning, and the call returns the answer: do what must happen once after asking.
-        Questions are matched in the order they are asked.
+        The first call ends this attempt. After the answer the callable runs again from the start,
+        and the call returns the answer: do what must happen once after asking. Questions are
+        matched in the order in which they are asked.
         """
-        if not question or len(question) > LONGEST_QUESTION:
-            raise Invalid("question", question, f"needs 1 to {LONGEST_QUESTION} characters")
+        if not question or len(question) > MAX_QUESTION:
+            raise Invalid("question", question, f"needs 1 to {MAX_QUESTION} characters")
         number = self._asked
         self._asked += 1
         if number < len(self._answers):
@@ -117,12 +117,12 @@ class RunContext:
         )
 
     def send(self, body: str, *, to: str = "log:") -> None:
-        """Send a message once the run has succeeded; `to` is `channel:target`.
+        """Send a message after the run has succeeded; `to` is `channel:target`.
 
-        It goes to the outbox in the transaction that records the success, so a failed attempt sends
-        nothing and a repeated one sends it once.
+        It is written to the outbox in the transaction that records the success, so a failed attempt
+        sends nothing, and a repeated one sends it once.
         """
-        if not body or len(body.encode()) > LONGEST_MESSAGE:
+        if not body or len(body.encode()) > MAX_MESSAGE:
             raise Invalid("body", body, "needs 1 byte to 64 KiB")
         channel, _, target = to.partition(":")
         client_id = f"message:{len(self._messages)}"
@@ -132,7 +132,7 @@ class RunContext:
 
     @property
     def messages(self) -> tuple[OutgoingMessage, ...]:
-        """What will be sent on success."""
+        """The messages to send on success."""
         return tuple(self._messages)
 
 
@@ -142,7 +142,7 @@ Function: TypeAlias = Callable[[RunContext], Any]
 
 
 class InvalidResult(RotaError):
-    """A callable returned something that cannot be kept."""
+    """A callable returned something that cannot be stored."""
 
     code = "bad_result"
 
@@ -153,24 +153,24 @@ def encode_result(result: object) -> str | None:
         return None
     try:
         text = encode(result)
-    except (TypeError, ValueError) as fault:
-        message = f"it returned something that is not JSON ({fault}): return plain values"
+    except (TypeError, ValueError) as error:
+        message = f"it returned something that is not JSON ({error}): return plain values"
         raise InvalidResult(message) from None
-    if len(text.encode()) > LONGEST_RESULT:
+    if len(text.encode()) > MAX_RESULT_BYTES:
         message = f"it returned {len(text)} characters of JSON: at most 256 KiB are kept"
         raise InvalidResult(message)
     return text
 
 
 def resolve(path: str) -> Function:
-    """Return the callable a `module:function` path names."""
+    """Return the callable of a `module:function` path."""
     module_name, _, name = path.partition(":")
     if not module_name or not name:
         raise Invalid("call", path, "write it as module:function")
     try:
         found: object = importlib.import_module(module_name)
-    except (ImportError, ValueError) as fault:
-        raise Invalid("call", path, f"the module cannot be imported ({fault})") from fault
+    except (ImportError, ValueError) as error:
+        raise Invalid("call", path, f"the module cannot be imported ({error})") from error
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):

@@ -20,11 +20,11 @@ from rota.executors.inprocess.run_context import (
 from rota.model.attempts import DONE, Assignment, AttemptReport, Failed, Succeeded
 
 DOTTED = "python"
-"""The route of tasks whose callable is named by a dotted path instead of being registered."""
+"""The route of tasks whose callable is given as a dotted path."""
 
 
 class InProcessRunner:
-    """Serves one route for each registered callable, and dotted paths where that is allowed."""
+    """Serves a route per registered callable, and dotted paths if allowed."""
 
     keeps = False
 
@@ -43,12 +43,12 @@ class InProcessRunner:
         self._waits: dict[int, float | None] = {}
 
     def routes(self) -> Sequence[str]:
-        """Return the routes it serves now."""
+        """Return its current routes."""
         own = list(self._functions)
         return [*own, DOTTED] if self._allow_dotted else own
 
-    def let_go(self, run_id: int) -> None:
-        """Nothing goes on without this process."""
+    def detach(self, run_id: int) -> None:
+        """Do nothing: no attempt outlives this process."""
 
     async def run(self, assignment: Assignment) -> AttemptReport:
         """Call the function of a run."""
@@ -72,13 +72,13 @@ class InProcessRunner:
             return DONE
         try:
             text = encode_result(result)
-        except InvalidResult as fault:
+        except InvalidResult as error:
             return AttemptReport(
-                outcome=Failed(code="bad_result", message=str(fault), retryable=False)
+                outcome=Failed(code="bad_result", message=str(error), retryable=False)
             )
         return AttemptReport(outcome=Succeeded(result=text), messages=handle.messages)
 
-    def waited(self, run_id: int) -> float | None:
+    def queue_wait(self, run_id: int) -> float | None:
         """Return how long a plain function waited for a thread; coroutines never wait."""
         return self._waits.get(run_id, 0.0)
 
@@ -101,14 +101,14 @@ class InProcessRunner:
             del self._waits[handle.id]
 
     def close(self) -> None:
-        """Let go of the threads; one that is still busy is not waited for."""
+        """Stop the threads without waiting for busy ones."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
 
 async def _finish(job: Future[object]) -> object:
-    """Wait for a thread; one that has begun cannot be stopped, and its attempt ends with it."""
+    """Wait for a thread; a running one cannot be stopped, so its attempt ends with it."""
     work = asyncio.wrap_future(job)
     stopped = False
     while True:

@@ -1,1 +1,1 @@
-"""Plain processes of the host, bounded and not isolated."""
+"""Plain processes of the host: limited, but not isolated."""

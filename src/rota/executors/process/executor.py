@@ -1,4 +1,4 @@
-"""Programs as plain processes."""
+"""The executor that runs programs as plain processes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rota.executors.shared import exec_program
 from rota.executors.shared.mounts import environment
 from rota.executors.shared.resource_limits import (
     CgroupHierarchy,
-    clear,
     enforced_limits,
     find_hierarchy,
+    keeper_limits,
     limit_arguments,
     limited_separately,
-    timed,
+    remove_cgroup,
 )
 from rota.keeper.build import Interpreter, can_use_namespaces
 from rota.model.executors import ExecutorCapabilities
@@ -36,9 +36,9 @@ START = str(Path(exec_program.__file__))
 
 
 class ProcessExecutor:
-    """Runs a program as Rota's own user, without walls; refuses a room that asks for them.
+    """Runs a program as Rota's own user, without isolation; rejects a spec that requires it.
 
-    `certain_kill` is what the keeper can promise here: true where it has PID namespaces.
+    `certain_kill` is true where PID namespaces or unified cgroups are available.
     """
 
     name = "process"
@@ -53,27 +53,27 @@ class ProcessExecutor:
         self.certain_kill = certain_kill or bool(hierarchy and hierarchy.unified)
 
     def check(self) -> list[MissingRequirement]:
-        """Say which bounds no control group holds."""
+        """Return the limits that no cgroup enforces."""
         return limited_separately(self._hierarchy, "pids", "memory", "cpu")
 
     def admit(self, site: Site, role: SpaceRole) -> None:
         """Admit every site: without isolation there are no mounts and no image."""
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has no walls
-        """Say which bounds hold for all processes together."""
+        """Return how limits are enforced."""
         return enforced_limits(self._hierarchy, counts_alone=self._counts_alone)
 
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
-        """Return the program itself behind its bounds; one without bounds stands alone.
+        """Return the program with its limits; without limits, just the program.
 
-        To become a program by way of another costs it some milliseconds, and to join a group more.
+        Each additional program before it costs some milliseconds, joining a cgroup more.
         """
         if room.isolated:
             raise Unavailable(
                 f"{self.name} does not isolate programs: choose another executor, or run without "
                 "isolation"
             )
-        if room.bounds == timed(room.bounds) and not self._needs_group:
+        if room.bounds == keeper_limits(room.bounds) and not self._needs_group:
             plain = replace(command, env=environment(command, room))
             return KeeperSpec(
                 name=room.name, command=plain, bounds=room.bounds, tree=ProcessTreeMode.AUTO
@@ -86,9 +86,9 @@ class ProcessExecutor:
         )
 
     def sweep(self, spec: KeeperSpec) -> None:
-        """Remove the attempt's control group."""
+        """Remove the attempt's cgroup."""
         if self._hierarchy:
-            clear(self._hierarchy, spec.name)
+            remove_cgroup(self._hierarchy, spec.name)
 
 
 def _make(_settings: object, _host: ExecutorHost) -> ProcessExecutor:

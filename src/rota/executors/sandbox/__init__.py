@@ -1,1 +1,1 @@
-"""Programs in bubblewrap: own files, own processes, no network but one socket."""
+"""Programs in bubblewrap: own files and processes, no network but single sockets."""

@@ -1,10 +1,10 @@
-"""Programs in bubblewrap, and its arguments.
+"""The executor that runs programs in bubblewrap, and the arguments of bubblewrap.
 
-Beside bubblewrap's own words there are six that `enter` replaces just before it becomes
-bubblewrap, because they need something open: `--show ROOT PATH` and `--lend ROOT PATH` (a path of
-the host, read-only or writable, reached without following links), `--guard PATH NAME` (what a tool
-of the host would run later), `--egress SOCKET PATH`, `--folder FOLDER PATH` (that holds nothing but
-a socket) and `--text PATH CONTENT` (a small file).
+Besides bubblewrap's own arguments there are six that the entrypoint replaces just before it becomes
+bubblewrap, because they need an open descriptor: `--show ROOT PATH` and `--lend ROOT PATH` (mount a
+path of the host read-only or writable, without following links), `--guard PATH NAME` (protect a
+name that tools of the host would execute), `--egress SOCKET PATH`, `--folder FOLDER PATH` (a folder
+that only has a socket) and `--text PATH CONTENT` (a small file).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from rota.executors.shared.mounts import (
 )
 from rota.executors.shared.resource_limits import (
     CgroupHierarchy,
-    clear,
     enforced_limits,
     find_hierarchy,
     limit_arguments,
     limited_separately,
+    remove_cgroup,
 )
 from rota.keeper.build import Interpreter
 from rota.keeper.paths import steps_below
@@ -54,15 +54,21 @@ from rota.ports.executor import (
     refuse,
 )
 
-NEEDED = ("--disable-userns", "--assert-userns-disabled", "--bind-fd", "--seccomp", "--size")
-PATIENCE = 10.0
+NEEDED_OPTIONS = (
+    "--disable-userns",
+    "--assert-userns-disabled",
+    "--bind-fd",
+    "--seccomp",
+    "--size",
+)
+TRIAL_SECONDS = 10.0
 
 
 class SandboxExecutor:
-    """Runs a program in namespaces of its own, with a filter on its system calls.
+    """Runs a program in its own namespaces, with a system call filter.
 
-    Without root the kernel counts the processes of a sandbox by themselves; root's are bounded by a
-    control group or not at all, and then a room that bounds them is refused.
+    Without root the kernel counts the processes of a sandbox separately. Processes of root can only
+    be limited by a cgroup; without one, a spec that limits them is rejected.
     """
 
     name = "sandbox"
@@ -86,12 +92,12 @@ class SandboxExecutor:
         self._host = host or HostFeatures.here()
 
     def check(self) -> list[MissingRequirement]:
-        """Build the walls around /bin/true, and say what stood in the way."""
+        """Run /bin/true in a sandbox, and return what prevents that."""
         missing = self._lacking()
         if missing:
             return missing
-        told = _said([self._bubblewrap(), "--help"])
-        lacking = [word for word in NEEDED if f"    {word} " not in told]
+        told = _output_of([self._bubblewrap(), "--help"])
+        lacking = [word for word in NEEDED_OPTIONS if f"    {word} " not in told]
         if lacking:
             return [
                 MissingRequirement(
@@ -109,23 +115,23 @@ class SandboxExecutor:
             self._mounts.share(share, role)
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
-        """Say which bounds hold for all processes together."""
+        """Return how limits are enforced."""
         return enforced_limits(self._hierarchy, counts_alone=os.geteuid() != 0)
 
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
-        """Return the program behind its walls."""
+        """Return the program in a sandbox."""
         refuse(self.name, self._lacking())
-        held = limit_arguments(with_carriers(room), self._hierarchy, counts_alone=True)
+        held = limit_arguments(with_forwarders(room), self._hierarchy, counts_alone=True)
         if held.inside and os.geteuid() == 0:
             refuse(self.name, [UNBOUNDED])
-        seen, steps = last_steps(self._python, held.inside, room.egress, room.desk)
+        seen, steps = start_programs(self._python, held.inside, room.egress, room.desk)
         words = [
             *held.outside,
             self._bubblewrap(),
             base64.b64encode(filter_for(self._machine)).decode(),
             *bwrap_arguments(self._host, self._python, room, self._mounts.of(room)),
             *seen,
-            *closing(command),
+            *final_arguments(command),
             *("--", *steps, *command.argv),
         ]
         argv = self._python.module("rota.executors.sandbox.entrypoint", *words)
@@ -140,9 +146,9 @@ class SandboxExecutor:
         )
 
     def sweep(self, spec: KeeperSpec) -> None:
-        """Remove the attempt's control group; everything else went with its namespaces."""
+        """Remove the attempt's cgroup; everything else ended with the namespaces."""
         if self._hierarchy:
-            clear(self._hierarchy, spec.name)
+            remove_cgroup(self._hierarchy, spec.name)
 
     def _bubblewrap(self) -> str:
         return shutil.which("bwrap", path=self._search_path) or ""
@@ -168,25 +174,25 @@ class SandboxExecutor:
             role=SpaceRole.MEMBER,
             network=NetworkAccess.NONE,
         )
-        seen, steps = last_steps(self._python, ("--limit", "NPROC", "64"), None)
+        seen, steps = start_programs(self._python, ("--limit", "NPROC", "64"), None)
         words = [
             self._bubblewrap(),
             base64.b64encode(filter_for(self._machine)).decode(),
             *bwrap_arguments(self._host, self._python, bare, ()),
             *seen,
-            *closing(Program(argv=())),
+            *final_arguments(Program(argv=())),
             *("--", *steps, "/bin/true"),
         ]
-        said = _said(self._python.module("rota.executors.sandbox.entrypoint", *words))
+        said = _output_of(self._python.module("rota.executors.sandbox.entrypoint", *words))
         if not said:
             return []
         return [MissingRequirement("a working sandbox", said, "allow user namespaces to this user")]
 
 
-def with_carriers(room: ExecutionSpec) -> ExecutionSpec:
-    """Return a room in which what carries the ways out does not count as the program's.
+def with_forwarders(room: ExecutionSpec) -> ExecutionSpec:
+    """Return a spec whose process limit does not count the port forwarders.
 
-    It is one process for each way, and one more while they are made.
+    There is one process per socket, and one more while they are started.
     """
     ways, most = [way for way in (room.egress, room.desk) if way], room.bounds.processes
     if not ways or most is None:
@@ -195,13 +201,13 @@ def with_carriers(room: ExecutionSpec) -> ExecutionSpec:
 
 
 UNBOUNDED = MissingRequirement(
-    "a bound on root's processes",
+    "a limit on root's processes",
     "cgroup",
-    "run Rota as a user of its own, or hand it a control group (Delegate=yes)",
+    "run Rota as a user of its own, or delegate a cgroup to it (Delegate=yes)",
 )
 
 
-def _said(argv: Sequence[str]) -> str:
+def _output_of(argv: Sequence[str]) -> str:
     try:
         done = subprocess.run(  # noqa: S603
             argv,
@@ -209,18 +215,18 @@ def _said(argv: Sequence[str]) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={"PATH": SEARCH_PATH},
-            timeout=PATIENCE,
+            timeout=TRIAL_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        raise Unavailable(f"sandbox: {argv[0]} does not answer: {fault}") from fault
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"sandbox: {argv[0]} does not answer: {error}") from error
     text = done.stdout.decode(errors="replace").strip()
     return text if done.returncode == 0 else text or f"it ended with {done.returncode}"
 
 
 USER = 1000
-OWN_MEMORY = {"/dev/shm": 256 * MIB, "/tmp": 1024 * MIB, "/var/tmp": 256 * MIB}  # noqa: S108
-"""Folders in memory, bounded, gone with the program; none is larger than the memory it may use."""
+MEMORY_FOLDERS = {"/dev/shm": 256 * MIB, "/tmp": 1024 * MIB, "/var/tmp": 256 * MIB}  # noqa: S108
+"""Folders in memory of limited size; none is larger than the program's memory limit."""
 START = str(Path(exec_program.__file__))
 START_INSIDE = "/run/rota/start.py"
 FORWARD = str(Path(port_forward.__file__))
@@ -253,15 +259,23 @@ FROM_ETC = (
     "ssl/certs",
     "ssl/openssl.cnf",
 )
-"""What programs need of /etc to load libraries, trust certificates and tell the time."""
+"""Files of /etc that programs need to load libraries, verify certificates and tell the time."""
 FROM_ETC_ONLINE = ("hosts", "resolv.conf", "gai.conf")
-TELLTALE = ("keys", "key-users", "timer_list", "kallsyms", "latency_stats", "sched_debug", "scsi")
-"""What /proc tells about the whole machine."""
+HOST_WIDE_PROC = (
+    "keys",
+    "key-users",
+    "timer_list",
+    "kallsyms",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+)
+"""Files of /proc about the whole machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFeatures:
-    """What the walls are built of here."""
+    """Files and folders of this machine that sandboxes use."""
 
     links: Sequence[tuple[str, str]]
     folders: Sequence[str]
@@ -271,9 +285,9 @@ class HostFeatures:
 
     @classmethod
     def here(cls, root: str = "/") -> HostFeatures:
-        """Look at this machine."""
+        """Examine this machine."""
         system = SystemFolders.here(root)
-        found = {"etc": FROM_ETC, "online": FROM_ETC_ONLINE, "proc": TELLTALE}
+        found = {"etc": FROM_ETC, "online": FROM_ETC_ONLINE, "proc": HOST_WIDE_PROC}
         there = {
             kind: [n for n in names if Path(root, "etc" if kind != "proc" else kind, n).exists()]
             for kind, names in found.items()
@@ -290,7 +304,7 @@ class HostFeatures:
 def bwrap_arguments(
     host: HostFeatures, python: Interpreter, room: ExecutionSpec, mounts: Sequence[Mount]
 ) -> list[str]:
-    """Return everything but the program: namespaces, files, devices, in the order they are made."""
+    """Return namespaces, files and devices as arguments, in order."""
     words = [*NAMESPACES]
     if room.network is NetworkAccess.OPEN:
         words.append("--share-net")
@@ -319,12 +333,12 @@ def _system(host: HostFeatures, python: Interpreter, room: ExecutionSpec) -> lis
 
 
 def _kernel(host: HostFeatures, room: ExecutionSpec) -> list[str]:
-    # To whoever is root outside the files below /proc/sys are their own: all of /proc is read-only.
+    # Files below /proc/sys belong to root, who may be running this: make all of /proc read-only.
     words = ["--proc", "/proc"]
     for name in host.telltale:
         words += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     words += ["--remount-ro", "/proc", "--dev", "/dev"]
-    for folder, size in OWN_MEMORY.items():
+    for folder, size in MEMORY_FOLDERS.items():
         words += ["--size", str(min(size, room.bounds.memory_bytes or size)), "--tmpfs", folder]
     return [*words, "--remount-ro", "/dev"]
 
@@ -340,15 +354,15 @@ def _own(room: ExecutionSpec, mounts: Sequence[Mount]) -> list[str]:
     return words
 
 
-def last_steps(
+def start_programs(
     python: Interpreter,
     limits: Sequence[str],
     egress: EgressSocket | None,
     desk: EgressSocket | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Return what the last steps before the program need to see, and the steps themselves.
+    """Return the mounts for the programs run before the actual one, and these programs.
 
-    Each costs a start of Python, so there is none without a reason.
+    Each starts Python once, so they are only added when needed.
     """
     seen: list[str] = []
     steps: list[str] = []
@@ -376,8 +390,8 @@ def last_steps(
     return seen, steps
 
 
-def closing(command: Program) -> list[str]:
-    """Return the last words: nothing of the root stays writable, and where the program starts."""
+def final_arguments(command: Program) -> list[str]:
+    """Return the last arguments: the root becomes read-only, and the working folder."""
     return ["--remount-ro", "/", "--chdir", os.path.normpath(command.cwd)]
 
 

@@ -1,9 +1,7 @@
 """The system call filter as BPF.
 
-Jumps go forward to labels. A filter sees one call: its number, the machine's architecture and six
-arguments of 64 bits, of which the kernel looks at one half at a time.
-
-A call of another architecture ends the program.
+Jumps go forward to labels. A filter sees one call: its number, the architecture and six arguments
+of 64 bits, which are loaded in halves. A call of another architecture kills the program.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from rota.executors.shared.syscalls import (
     FAMILIES,
     FORBIDDEN,
     NEW_NAMESPACES,
-    TERMINAL_TRICKS,
+    TERMINAL_REQUESTS,
     X86_64,
 )
 
@@ -29,7 +27,7 @@ X32 = 0x40000000
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """An architecture as the kernel calls it, and the numbers of its calls."""
+    """An architecture and its system call numbers."""
 
     name: str
     architecture: int
@@ -44,7 +42,7 @@ MACHINES = {
 
 @cache
 def filter_for(machine: str) -> bytes:
-    """Return the filter for an architecture, by the name `uname -m` gives it."""
+    """Return the filter for an architecture by its name in `uname -m`."""
     if machine not in MACHINES:
         known = " or ".join(MACHINES)
         raise Unavailable(f"no filter of system calls for {machine}: sandbox needs {known}")
@@ -52,7 +50,7 @@ def filter_for(machine: str) -> bytes:
 
 
 def build(machine: Architecture) -> bytes:
-    """Return the filter as the kernel reads it."""
+    """Return the filter in binary form."""
     numbers = machine.numbers
     made = BpfAssembler()
     made.load(ARCHITECTURE_AT)
@@ -62,43 +60,43 @@ def build(machine: Architecture) -> bytes:
     made.label("known")
     made.load(NUMBER_AT)
     if machine.name == "x86_64":
-        _decide(made, IF_AT_LEAST, X32, return_errno(errno.ENOSYS), "x32")
+        _add_rule(made, IF_AT_LEAST, X32, return_errno(errno.ENOSYS), "x32")
     for name in sorted(FORBIDDEN & numbers.keys()):
-        _decide(made, IF_EQUAL, numbers[name], return_errno(errno.EPERM), name)
-    _decide(made, IF_EQUAL, numbers["clone3"], return_errno(errno.ENOSYS), "clone3")
-    _judge_ioctl(made, numbers["ioctl"])
-    _judge_clone(made, numbers["clone"])
-    _judge_family(made, numbers["socket"], "socket")
-    _judge_family(made, numbers["socketpair"], "socketpair")
+        _add_rule(made, IF_EQUAL, numbers[name], return_errno(errno.EPERM), name)
+    _add_rule(made, IF_EQUAL, numbers["clone3"], return_errno(errno.ENOSYS), "clone3")
+    _add_ioctl_rules(made, numbers["ioctl"])
+    _add_clone_rules(made, numbers["clone"])
+    _add_family_rules(made, numbers["socket"], "socket")
+    _add_family_rules(made, numbers["socketpair"], "socketpair")
     made.end(ALLOW)
     return made.assemble()
 
 
-def _decide(made: BpfAssembler, code: int, value: int, verdict: int, name: str) -> None:
+def _add_rule(made: BpfAssembler, code: int, value: int, verdict: int, name: str) -> None:
     made.jump(code, value, None, f"not {name}")
     made.end(verdict)
     made.label(f"not {name}")
 
 
-def _judge_ioctl(made: BpfAssembler, number: int) -> None:
-    # The kernel reads 32 bits of the request; whatever a program puts above them is no disguise.
+def _add_ioctl_rules(made: BpfAssembler, number: int) -> None:
+    # The kernel uses 32 bits of the request, so the upper half does not matter.
     made.jump(IF_EQUAL, number, None, "not ioctl")
     made.load(argument(1))
-    for name, request in TERMINAL_TRICKS.items():
-        _decide(made, IF_EQUAL, request, return_errno(errno.EPERM), name)
+    for name, request in TERMINAL_REQUESTS.items():
+        _add_rule(made, IF_EQUAL, request, return_errno(errno.EPERM), name)
     made.end(ALLOW)
     made.label("not ioctl")
 
 
-def _judge_clone(made: BpfAssembler, number: int) -> None:
+def _add_clone_rules(made: BpfAssembler, number: int) -> None:
     made.jump(IF_EQUAL, number, None, "not clone")
     made.load(argument(0))
-    _decide(made, IF_ANY_BIT, NEW_NAMESPACES, return_errno(errno.EPERM), "namespace")
+    _add_rule(made, IF_ANY_BIT, NEW_NAMESPACES, return_errno(errno.EPERM), "namespace")
     made.end(ALLOW)
     made.label("not clone")
 
 
-def _judge_family(made: BpfAssembler, number: int, name: str) -> None:
+def _add_family_rules(made: BpfAssembler, number: int, name: str) -> None:
     made.jump(IF_EQUAL, number, None, f"not {name}")
     made.load(argument(0))
     for family in FAMILIES.values():
@@ -121,23 +119,23 @@ NUMBER_AT = 0
 ARCHITECTURE_AT = 4
 ARGUMENTS_AT = 16
 
-FARTHEST_JUMP = 255
-LONGEST_FILTER = 4096
+MAX_JUMP = 255
+MAX_FILTER = 4096
 
 
 def return_errno(number: int) -> int:
-    """Return the verdict that makes a call fail with an error."""
+    """Return the action that makes a call fail with an errno."""
     return 0x00050000 | number
 
 
 def argument(index: int) -> int:
-    """Return where the lower half of an argument lies, on machines with the lower half first."""
+    """Return the offset of the lower half of an argument on little-endian machines."""
     return ARGUMENTS_AT + 8 * index
 
 
 @dataclass(frozen=True, slots=True)
 class BpfInstruction:
-    """One instruction; a jump names its labels, None goes on with the next step."""
+    """One instruction; labels of a jump that are None mean the next instruction."""
 
     code: int
     value: int
@@ -147,46 +145,46 @@ class BpfInstruction:
 
 @dataclass(slots=True)
 class BpfAssembler:
-    """Collects steps and labels, and turns them into the bytes the kernel reads."""
+    """Collects instructions and labels, and encodes them."""
 
     steps: list[BpfInstruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
 
     def load(self, offset: int) -> None:
-        """Look at four bytes of the call."""
+        """Load four bytes of the call."""
         self.steps.append(BpfInstruction(LOAD, offset))
 
     def jump(
         self, code: int, value: int, then: str | None = None, otherwise: str | None = None
     ) -> None:
-        """Go on at one label or the other."""
+        """Continue at one of two labels."""
         self.steps.append(BpfInstruction(code, value, then, otherwise))
 
     def end(self, verdict: int) -> None:
-        """Decide the call."""
+        """Return an action."""
         self.steps.append(BpfInstruction(RETURN, verdict))
 
     def label(self, name: str) -> None:
-        """Name the next step."""
+        """Set a label at the next instruction."""
         if name in self.labels:
             raise ValueError(name)
         self.labels[name] = len(self.steps)
 
     def assemble(self) -> bytes:
-        """Return the filter."""
-        if len(self.steps) > LONGEST_FILTER:
+        """Return the encoded filter."""
+        if len(self.steps) > MAX_FILTER:
             raise ValueError(len(self.steps))
-        return b"".join(_encoded(self.steps, self.labels))
+        return b"".join(_encode(self.steps, self.labels))
 
 
-def _encoded(steps: Sequence[BpfInstruction], labels: dict[str, int]) -> list[bytes]:
+def _encode(steps: Sequence[BpfInstruction], labels: dict[str, int]) -> list[bytes]:
     made = []
     for position, step in enumerate(steps):
         jumps = [
             0 if name is None else labels[name] - position - 1
             for name in (step.then, step.otherwise)
         ]
-        if any(not 0 <= jump <= FARTHEST_JUMP for jump in jumps):
+        if any(not 0 <= jump <= MAX_JUMP for jump in jumps):
             raise ValueError(step)
         made.append(struct.pack("=HBBI", step.code, *jumps, step.value))
     return made

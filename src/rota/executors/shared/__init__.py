@@ -1,1 +1,1 @@
-"""What executors share: limits, mounts, and the programs that start programs."""
+"""Shared by executors: limits, mounts, and the programs that start programs."""

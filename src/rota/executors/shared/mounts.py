@@ -1,7 +1,7 @@
-"""The list of folders that may be mounted, system folders, environments of programs.
+"""The allowlist of mounts, system folders, and environments of programs.
 
-The list is a file of the operator's. It is refused when it lies in one of the folders it names:
-what a program can write must not decide what programs can see.
+The allowlist is a file of the operator. It is rejected if it is in one of the folders it allows,
+because what programs can write must not decide what programs can see.
 """
 
 from __future__ import annotations
@@ -20,15 +20,27 @@ from rota.model.programs import Program, SharedFolder
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import SEARCH_PATH, ExecutionSpec
 
-NEVER = ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var")
-"""Too much to hand out as a whole; a folder inside is the operator's choice."""
+TOO_BROAD = (
+    "/",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/proc",
+    "/root",
+    "/run",
+    "/sys",
+    "/usr",
+    "/var",
+)
+"""Folders that are never allowed as a whole; the operator may allow folders inside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedMount:
-    """One folder and everything below it; `members_write` false: member spaces only read.
+    """An allowed folder with everything below it; member spaces may be limited to reading.
 
-    `own`: Rota gives each attempt its part of it, and no task can ask for more.
+    `own`: Rota mounts parts of it for each attempt; tasks cannot request it.
     """
 
     folder: str
@@ -39,7 +51,7 @@ class AllowedMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """One path that a program sees, at the same path; `root` is the trusted folder above it."""
+    """A mounted path, the same inside and outside; `root` is the trusted folder above it."""
 
     root: str
     path: str
@@ -48,7 +60,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class MountAllowlist:
-    """The folders that may be shown; what is below a more exact entry follows that one."""
+    """The allowed folders; the most specific entry decides."""
 
     folders: Sequence[AllowedMount] = field(default_factory=tuple)
 
@@ -56,11 +68,11 @@ class MountAllowlist:
         for entry in self.folders:
             if not entry.folder.startswith("/") or os.path.normpath(entry.folder) != entry.folder:
                 raise Invalid("folder", entry.folder, "give an absolute path without . and ..")
-            if entry.folder in NEVER:
+            if entry.folder in TOO_BROAD:
                 raise Invalid("folder", entry.folder, "name a folder inside it, not all of it")
 
     def mount(self, path: str, role: SpaceRole, *, write: bool) -> Mount:
-        """Return how a path may be shown; raise NotPermitted if the list does not name it."""
+        """Return the mount of a path; raise NotPermitted if it is not allowed."""
         entry = self._entry(path)
         may = entry.write and (role is SpaceRole.MAIN or entry.members_write)
         return Mount(root=entry.folder, path=path, write=write and may)
@@ -69,24 +81,24 @@ class MountAllowlist:
         fitting = [a for a in self.folders if steps_below(a.folder, path) is not None]
         if not fitting:
             raise NotPermitted(
-                f"{shown(path)} may not be shown to programs: add a folder above it to the mounts"
+                f"{shown(path)} may not be mounted: add a folder above it to the mounts"
             )
         return max(fitting, key=lambda a: len(a.folder))
 
     def share(self, share: SharedFolder, role: SpaceRole) -> Mount:
-        """Return how a folder that a task asks for is shown: as it asks, or not at all."""
+        """Return the mount that a task requests; raise NotPermitted if it is not allowed."""
         if self._entry(share.path).own:
-            raise NotPermitted(f"{shown(share.path)} is Rota's own: ask for a folder of the mounts")
+            raise NotPermitted(f"{shown(share.path)} belongs to Rota: request another folder")
         made = self.mount(share.path, role, write=share.write)
         if share.write and not made.write:
-            raise NotPermitted(f"{shown(share.path)} may only be read: ask for it without :rw")
+            raise NotPermitted(f"{shown(share.path)} is read-only: request it without :rw")
         return made
 
     def of(self, room: ExecutionSpec) -> list[Mount]:
-        """Return every mount of a room, outer folders first, so that none hides another.
+        """Return all mounts of an attempt, outer folders first, so that none hides another.
 
-        An attempt's own home and artifacts are writable for everybody; they end with the run. A
-        path that is asked for twice is writable only if it may be both times.
+        Its own home and artifacts are always writable. A path that is requested twice is writable
+        only if both requests allow it.
         """
         made = [self.mount(path, room.role, write=False) for path in room.readable]
         made += [self.share(share, room.role) for share in room.shared]
@@ -130,21 +142,21 @@ def load_mounts(home: Path, listed: Path | None) -> MountAllowlist:
 
 
 def read_mounts(path: Path) -> MountAllowlist:
-    """Return the list in a file of `[[mount]]` tables; raise Invalid if it cannot be trusted."""
+    """Read an allowlist of `[[mount]]` tables; raise Invalid if the file cannot be trusted."""
     try:
         file = path.open("rb")
-    except OSError as fault:
-        raise Invalid("mounts", str(path), f"it cannot be read: {fault.strerror}") from fault
+    except OSError as error:
+        raise Invalid("mounts", str(path), f"it cannot be read: {error.strerror}") from error
     with file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in {0, os.geteuid()}:
-            raise Invalid("mounts", str(path), "make it a file of your own")
+            raise Invalid("mounts", str(path), "it must be a regular file of this user")
         if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise Invalid("mounts", str(path), "take away what others may write: chmod go-w")
+            raise Invalid("mounts", str(path), "others may write it: use chmod go-w")
         try:
             found = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-            raise Invalid("mounts", str(path), str(fault)) from fault
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise Invalid("mounts", str(path), str(error)) from error
     tables = found.pop("mount", [])
     if not isinstance(tables, list):
         raise Invalid("mounts", str(path), 'each [[mount]] needs folder = "/…"')
@@ -154,7 +166,7 @@ def read_mounts(path: Path) -> MountAllowlist:
     where = str(path.resolve())
     for entry in listed.folders:
         if steps_below(os.path.realpath(entry.folder), where) is not None:
-            raise Invalid("mounts", str(path), f"move it out of {entry.folder}, which it hands out")
+            raise Invalid("mounts", str(path), f"move it out of {entry.folder}, which it allows")
     return listed
 
 
@@ -173,14 +185,14 @@ TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 @dataclass(frozen=True, slots=True)
 class SystemFolders:
-    """Folders to show, and links beside them as (where to, from where)."""
+    """System folders, and links as pairs of target and name."""
 
     links: tuple[tuple[str, str], ...]
     folders: tuple[str, ...]
 
     @classmethod
     def here(cls, root: str = "/") -> SystemFolders:
-        """Look at this machine."""
+        """Examine this machine."""
         top = [Path(root, name) for name in TOP]
         links = tuple((str(path.readlink()), f"/{path.name}") for path in top if path.is_symlink())
         real = (f"/{path.name}" for path in top if path.is_dir() and not path.is_symlink())
@@ -188,17 +200,17 @@ class SystemFolders:
 
 
 def environment(command: Program, room: ExecutionSpec) -> dict[str, str]:
-    """Return the whole environment of a program of the host: what it was given, and a path."""
-    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **given(command, room)}
+    """Return the environment of a program of the host: its own variables, and a PATH."""
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **program_variables(command, room)}
 
 
-def given(command: Program, room: ExecutionSpec) -> dict[str, str]:
-    """Return what a program was given of an environment, and its home."""
+def program_variables(command: Program, room: ExecutionSpec) -> dict[str, str]:
+    """Return a program's own variables and its home."""
     for name, value in command.env.items():
         if not VARIABLE.fullmatch(name) or "\0" in value:
             raise Invalid("environment", name, "use letters, digits and _, and no NUL")
         if room.isolated and LOADER.match(name):
-            raise Invalid("environment", name, "it would reach outside; set it with env(1) inside")
+            raise Invalid("environment", name, "it would take effect outside: use env(1) inside")
     return {**command.env, "HOME": room.home}
 
 

@@ -1,12 +1,11 @@
-"""Process: forwards a port inside an isolated program to a socket of the host.
+"""Process: forwards ports inside an isolated program to sockets of the host.
 
-A file of its own, run with nothing but the standard library. It listens, leaves a process behind
-that carries the bytes, for each way, and becomes the program; or it stays until nobody holds a FIFO
-open for writing any more, whose opening tells the other side that every port answers. It runs
-before every program that has a way out: each import costs each of them, and `socket` alone would
-cost as much as all of Python's start.
+A file of its own that only needs the standard library. It listens, leaves a process behind for each
+port, and becomes the program. With `--while` it stays until nobody holds a FIFO open for writing;
+opening the FIFO tells the other side that all ports answer. It runs before every program with such
+a port, so it imports little: `socket` alone would take as long as the start of Python.
 
-Words: [PORT SOCKET]... -- PROGRAM WORD... | [PORT SOCKET]... --while FIFO
+Arguments: [PORT SOCKET]... -- PROGRAM ARGUMENT... | [PORT SOCKET]... --while FIFO
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ CONNECTIONS = 64
 CHUNK = 64 * 1024
 SHORT_SECONDS = 0.1
 ACCEPT = "_accept"
-"""What `socket` builds upon, which is not loaded here."""
+"""Method on which the module `socket` builds, which is not imported here."""
 
 
 def main(words: list[str]) -> int:
-    """Open the ways and become the program; return when it could not be started, or at the end."""
+    """Open the ports and become the program; returns on failure, or at the end with --while."""
     end = next(at for at, word in enumerate(words) if word in {"--", "--while"})
     for at in range(0, end, 2):
         forward(int(words[at]), words[at + 1])
@@ -36,16 +35,16 @@ def main(words: list[str]) -> int:
         return 0
     try:
         os.execvp(program[0], program)  # noqa: S606 - becoming the program is the point
-    except OSError as fault:
-        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    except OSError as error:
+        print(f"{CANNOT_START}{program[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 
 def forward(port: int, path: str) -> None:
-    """Listen on a port of 127.0.0.1 and leave a process behind that carries it to a socket.
+    """Listen on a port of 127.0.0.1, and leave a process behind that forwards it to a socket.
 
-    When it returns the port answers. The process is nobody's child here, so that the program never
-    waits for it by accident.
+    When this returns the port answers. The process is not a child of this one, so that the program
+    cannot wait for it by accident.
     """
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
@@ -58,25 +57,25 @@ def forward(port: int, path: str) -> None:
         return
     if os.fork():
         os._exit(0)
-    stay()
+    ignore_sigterm()
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
     try:
-        carry(listener, path)
+        run_forwarder(listener, path)
     finally:
         os._exit(1)
 
 
-def stay() -> None:
-    """Take no notice when everybody is asked to end: the program may still call."""
-    import signal  # noqa: PLC0415 - behind the program's back, where its time costs nobody
+def ignore_sigterm() -> None:
+    """Ignore SIGTERM: the program may still connect while it ends."""
+    import signal  # noqa: PLC0415 - here it does not delay the program
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 class ForwardDirection:
-    """One direction of a connection: at most one chunk is held, so a slow reader slows a writer."""
+    """One direction of a connection; it buffers one chunk, so a slow reader slows the writer."""
 
     def __init__(self, source: _socket.socket, sink: _socket.socket) -> None:
         self.source = source
@@ -85,7 +84,7 @@ class ForwardDirection:
         self.ended = False
 
     def move(self) -> None:
-        """Pass on what can be passed on without waiting."""
+        """Forward what can be forwarded without blocking."""
         try:
             if not self.held and not self.ended:
                 self.held = memoryview(self.source.recv(CHUNK))
@@ -98,7 +97,7 @@ class ForwardDirection:
             return
 
     def give(self) -> None:
-        """Send what is held; whoever takes no more may still say why, in the other direction."""
+        """Send the buffer; after an error the other direction may still have data."""
         try:
             self.held = self.held[self.sink.send(self.held) :]
         except (BrokenPipeError, ConnectionResetError):
@@ -107,14 +106,14 @@ class ForwardDirection:
 
 
 class ForwardedConnection:
-    """A caller inside and its connection outside."""
+    """A connection from inside and its counterpart outside."""
 
     def __init__(self, inside: _socket.socket, outside: _socket.socket) -> None:
         self.ends = (inside, outside)
         self.halves = (ForwardDirection(inside, outside), ForwardDirection(outside, inside))
 
     def wishes(self, end: _socket.socket) -> int:
-        """Return what to wait for at one end."""
+        """Return the events to wait for at one end."""
         wish = 0
         for half in self.halves:
             if half.source is end and not half.held and not half.ended:
@@ -124,17 +123,17 @@ class ForwardedConnection:
         return wish
 
     def done(self) -> bool:
-        """Say whether both directions have ended."""
+        """Whether both directions have ended."""
         return all(half.ended and not half.held for half in self.halves)
 
     def close(self) -> None:
-        """Let go of both ends."""
+        """Close both ends."""
         for end in self.ends:
             end.close()
 
 
 class PortForwarder:
-    """Carries every connection of a port to one socket, in one thread and bounded memory."""
+    """Forwards all connections of a port to one socket, in one thread and bounded memory."""
 
     def __init__(self, listener: _socket.socket, path: str) -> None:
         self.listener = listener
@@ -143,12 +142,12 @@ class PortForwarder:
         self.watched: dict[int, ForwardedConnection] = {}
         self.pairs: set[ForwardedConnection] = set()
         self.short = False
-        """Whether the system had nothing left for another caller, when one was there."""
+        """Whether the system had no resources for another connection."""
         listener.setblocking(False)
         self.waiting.register(listener.fileno(), 0)
 
     def step(self) -> None:
-        """Wait for something to do, and do it; callers for whom there is no room wait outside."""
+        """Wait for events and handle them; connections above the limit wait in the backlog."""
         room = len(self.pairs) < CONNECTIONS and not self.short
         self.waiting.modify(self.listener.fileno(), select.EPOLLIN if room else 0)
         found = self.waiting.poll(SHORT_SECONDS if self.short else None)
@@ -160,7 +159,7 @@ class PortForwarder:
                 self.serve(self.watched[number])
 
     def accept(self) -> None:
-        """Take a caller in, if the other side answers."""
+        """Accept a connection, if the other side can be connected."""
         try:
             outside = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         except OSError:
@@ -183,7 +182,7 @@ class PortForwarder:
             self.drop(pair)
 
     def serve(self, pair: ForwardedConnection) -> None:
-        """Move bytes in both directions."""
+        """Forward data in both directions."""
         try:
             for half in pair.halves:
                 half.move()
@@ -195,7 +194,7 @@ class PortForwarder:
             self.drop(pair)
 
     def watch(self, pair: ForwardedConnection) -> None:
-        """Wait at each end for what is wanted there now."""
+        """Update the events to wait for at each end."""
         for end in pair.ends:
             wish, number = pair.wishes(end), end.fileno()
             known = number in self.watched
@@ -208,7 +207,7 @@ class PortForwarder:
                 self.forget(number)
 
     def drop(self, pair: ForwardedConnection) -> None:
-        """Forget a connection."""
+        """Close a connection."""
         for end in pair.ends:
             if end.fileno() in self.watched:
                 self.forget(end.fileno())
@@ -216,13 +215,13 @@ class PortForwarder:
         self.pairs.discard(pair)
 
     def forget(self, number: int) -> None:
-        """Wait at one end for nothing."""
+        """Stop waiting for events of one end."""
         self.waiting.unregister(number)
         del self.watched[number]
 
 
-def carry(listener: _socket.socket, path: str) -> None:
-    """Carry connections until the namespace ends."""
+def run_forwarder(listener: _socket.socket, path: str) -> None:
+    """Forward connections until the namespace ends."""
     carrier = PortForwarder(listener, path)
     while True:
         carrier.step()

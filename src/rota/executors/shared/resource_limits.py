@@ -1,9 +1,8 @@
-"""Who enforces which limit: control groups, rlimits, engines.
+"""Which mechanism enforces which limit: cgroups, rlimits, engines.
 
-On a machine with cgroup v2 the group Rota runs in must be delegated to it (`Delegate=yes`), and
-Rota itself must stand in a leaf of it (`DelegateSubgroup=`, systemd 254): a group with processes of
-its own cannot bound its children.
-With the old hierarchies only the number of processes is bounded this way.
+With cgroup v2, Rota's cgroup must be delegated to it (`Delegate=yes`), and Rota must run in a leaf
+of it (`DelegateSubgroup=`, systemd 254), because a cgroup with processes cannot limit its children.
+With cgroup v1 only the number of processes is limited this way.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from rota.ports.executor import ExecutionSpec, MissingRequirement
 
 log = logging.getLogger(__name__)
 
-WANTED = frozenset({"pids", "memory", "cpu"})
+CONTROLLERS = frozenset({"pids", "memory", "cpu"})
 PREFIX = "rota-"
 CPU_PERIOD = 100_000
-PATIENCE = 5.0
+REMOVE_SECONDS = 5.0
 PAUSE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupHierarchy:
-    """Where groups can be made, and what they can bound there."""
+    """Where cgroups can be created, and which controllers they have."""
 
     folder: str
     controllers: frozenset[str]
     unified: bool
 
     def path(self, name: str) -> str:
-        """Return the folder of an attempt's group."""
+        """Return the folder of an attempt's cgroup."""
         return f"{self.folder}/{PREFIX}{name}"
 
     def settings(self, bounds: ResourceLimits) -> dict[str, str]:
-        """Return what is written into a new group, by file."""
+        """Return the settings of a new cgroup, by file."""
         made: dict[str, str] = {}
         if bounds.processes is not None and "pids" in self.controllers:
             made["pids.max"] = str(bounds.processes)
@@ -59,11 +58,11 @@ class CgroupHierarchy:
 def find_hierarchy(
     root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup"
 ) -> CgroupHierarchy | None:
-    """Return where this process may make groups, or None where nothing is delegated to it."""
+    """Return where this process may create cgroups; None if nothing is delegated to it."""
     lines = _memberships(own)
     for number, names, path in lines:
         if number == "0" and not names:
-            here = _usable(_leafless(Path(root + path)))
+            here = _usable_hierarchy(_parent_of_leaf(Path(root + path)))
             if here:
                 return here
     for _, names, path in lines:
@@ -76,28 +75,28 @@ def find_hierarchy(
 LEAF = "rota.leaf"
 
 
-def _leafless(folder: Path) -> Path:
+def _parent_of_leaf(folder: Path) -> Path:
     return folder.parent if folder.name == LEAF else folder
 
 
-def _usable(folder: Path) -> CgroupHierarchy | None:
+def _usable_hierarchy(folder: Path) -> CgroupHierarchy | None:
     try:
         handed_down = set((folder / "cgroup.subtree_control").read_text().split())
     except OSError:
         return None
-    if not WANTED & handed_down or not os.access(folder / "cgroup.procs", os.W_OK):
+    if not CONTROLLERS & handed_down or not os.access(folder / "cgroup.procs", os.W_OK):
         return None
     if not os.access(folder, os.W_OK):
         return None
-    return CgroupHierarchy(str(folder), frozenset(WANTED & handed_down), unified=True)
+    return CgroupHierarchy(str(folder), frozenset(CONTROLLERS & handed_down), unified=True)
 
 
-def settle_in(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> None:
-    """Hand the controllers down to the groups of attempts, where this process stands in the leaf.
+def delegate_controllers(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> None:
+    """Enable controllers for the cgroups of attempts, if this process runs in the leaf.
 
-    Called once by a daemon, before its first attempt. It moves no process: in a group that somebody
-    else made others may stand as well, and a service manager that puts its daemon at the top cannot
-    start it again beside programs that go on, once controllers are handed down there.
+    Called once by a daemon, before its first attempt. It moves no process: a cgroup created by
+    others may have other processes, and a service manager could not restart its daemon in a cgroup
+    with enabled controllers while attempts are running.
     """
     for number, names, path in _memberships(own):
         folder = Path(root + path)
@@ -105,10 +104,10 @@ def settle_in(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> N
             continue
         try:
             offered = set((folder.parent / "cgroup.controllers").read_text().split())
-            wish = " ".join(f"+{name}" for name in sorted(WANTED & offered))
+            wish = " ".join(f"+{name}" for name in sorted(CONTROLLERS & offered))
             (folder.parent / "cgroup.subtree_control").write_text(wish)
-        except OSError as fault:
-            log.warning("cgroup.not_delegated", extra={"error": str(fault)})
+        except OSError as error:
+            log.warning("cgroup.not_delegated", extra={"error": str(error)})
 
 
 def _memberships(own: str) -> list[list[str]]:
@@ -119,21 +118,21 @@ def _memberships(own: str) -> list[list[str]]:
     return [line.split(":", 2) for line in text.splitlines()]
 
 
-def clear(hierarchy: CgroupHierarchy, name: str, patience: float = PATIENCE) -> None:
-    """End what is left in an attempt's group and remove it; raise Unavailable if it stays."""
+def remove_cgroup(hierarchy: CgroupHierarchy, name: str, patience: float = REMOVE_SECONDS) -> None:
+    """Kill what is left in an attempt's cgroup and remove it; raise Unavailable if it remains."""
     folder = Path(hierarchy.path(name))
     until = time.monotonic() + patience
     while folder.exists():
         try:
             _remove(folder)
-        except OSError as fault:
+        except OSError as error:
             if time.monotonic() > until:
-                raise Unavailable(f"{folder} is not empty: {fault.strerror}; try again") from fault
+                raise Unavailable(f"{folder} is not empty: {error.strerror}; try again") from error
             time.sleep(PAUSE)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group with those that were made inside it, of which each is ended by itself."""
+    """Remove a cgroup with its children; each is killed separately."""
     _kill(folder)
     for inner in folder.iterdir():
         if inner.is_dir():
@@ -153,10 +152,10 @@ def _kill(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitArguments:
-    """Words for `start`, and in `left` what the keeper still has to hold.
+    """Arguments for `exec_program`; `left` are the limits for the keeper.
 
-    `inside` may only be said in the program's own user namespace: outside it would count, and stop,
-    every process of the same user.
+    `inside` only works in the program's own user namespace: outside it would count all processes of
+    the user.
     """
 
     outside: Sequence[str]
@@ -167,23 +166,23 @@ class LimitArguments:
 def limit_arguments(
     room: ExecutionSpec, hierarchy: CgroupHierarchy | None, *, counts_alone: bool
 ) -> LimitArguments:
-    """Return how the bounds of a room are held.
+    """Return how limits are enforced.
 
-    `counts_alone`: the program has a user namespace of its own, so that its processes are counted
-    without anybody else's. Nothing but a control group holds a part of the processors.
+    `counts_alone`: the program has its own user namespace, so its processes are counted separately.
+    Only a cgroup limits CPUs.
     """
     bounds = room.bounds
     settings = hierarchy.settings(bounds) if hierarchy else {}
     if bounds.cpus is not None and "cpu.max" not in settings:
-        raise Unavailable(f"cpus cannot be bounded here: {DELEGATE.format('cpu')}, or {NO_CPUS}")
-    outside = ["--group", hierarchy.path(room.name), _joined(settings)] if hierarchy else []
+        raise Unavailable(f"CPUs cannot be limited here: {DELEGATE.format('cpu')}, or {NO_CPUS}")
+    outside = ["--group", hierarchy.path(room.name), _join_settings(settings)] if hierarchy else []
     outside += _limit("CORE", 0)
     outside += _limit("NOFILE", bounds.open_files)
     outside += _limit("FSIZE", bounds.file_bytes)
     if "memory.max" not in settings:
         outside += _limit("DATA", bounds.memory_bytes)
     inside = [] if "pids.max" in settings or not counts_alone else _limit("NPROC", bounds.processes)
-    return LimitArguments(outside=outside, inside=inside, left=timed(bounds))
+    return LimitArguments(outside=outside, inside=inside, left=keeper_limits(bounds))
 
 
 def _limit(name: str, value: int | None) -> list[str]:
@@ -193,7 +192,7 @@ def _limit(name: str, value: int | None) -> list[str]:
 def enforced_limits(
     hierarchy: CgroupHierarchy | None, *, counts_alone: bool
 ) -> dict[str, LimitEnforcement]:
-    """Return for whom `hold` bounds what; a part of the processors is refused where nobody does."""
+    """Return how `limit_arguments` enforces each limit."""
     held = hierarchy.controllers if hierarchy else frozenset()
     counted = counts_alone or "pids" in held
     return {
@@ -206,30 +205,30 @@ def enforced_limits(
 def limited_separately(
     hierarchy: CgroupHierarchy | None, *controllers: str
 ) -> list[MissingRequirement]:
-    """Return the bounds that no control group holds for all processes together."""
+    """Return the limits that no cgroup enforces for all processes together."""
     held = hierarchy.controllers if hierarchy else frozenset()
     return [
-        MissingRequirement(TOGETHER[name], "cgroup", DELEGATE.format(name), needed=False)
+        MissingRequirement(LIMIT_NAMES[name], "cgroup", DELEGATE.format(name), needed=False)
         for name in controllers
         if name not in held
     ]
 
 
-TOGETHER = {
-    "pids": "a bound on the number of processes",
-    "memory": "a bound on the memory of all processes together",
-    "cpu": "a bound on processors",
+LIMIT_NAMES = {
+    "pids": "a limit on the number of processes",
+    "memory": "a limit on the memory of all processes together",
+    "cpu": "a limit on CPUs",
 }
-NO_CPUS = "take the bound off (`rota task edit TASK --cpus none`)"
-DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"
+NO_CPUS = "remove the limit (`rota task edit TASK --cpus none`)"
+DELEGATE = "delegate the {} controller to Rota (Delegate=yes)"
 
 
-def timed(bounds: ResourceLimits) -> ResourceLimits:
-    """Return what only a keeper can hold: time and output."""
+def keeper_limits(bounds: ResourceLimits) -> ResourceLimits:
+    """Return the limits that only a keeper enforces: time and output."""
     return replace(
         bounds, memory_bytes=None, processes=None, open_files=None, file_bytes=None, cpus=None
     )
 
 
-def _joined(settings: dict[str, str]) -> str:
+def _join_settings(settings: dict[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in settings.items())

@@ -1,8 +1,8 @@
 """System calls that isolated programs cannot make.
 
-Everything is allowed but what reaches into other processes, changes mounts, makes namespaces, types
-into terminals, or widens what the kernel shows of itself. `clone3` does not exist, because its
-arguments cannot be seen: libraries then use `clone`.
+Allowed is everything except what affects other processes, changes mounts, creates namespaces,
+injects input into terminals, or exposes more of the kernel. `clone3` fails with ENOSYS, because its
+arguments cannot be filtered; libraries then use `clone`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMON = {
     "quotactl_fd": 443,
     "open_tree_attr": 467,
 }
-"""Numbers that are the same everywhere."""
+"""Numbers that are equal on all architectures."""
 
 X86_64 = COMMON | {
     "ioctl": 16,
@@ -99,12 +99,12 @@ AARCH64 = COMMON | {
     "kexec_file_load": 294,
 }
 
-JUDGED = frozenset({"ioctl", "socket", "socketpair", "clone", "clone3"})
-"""Calls that are decided by their arguments, or not by `EPERM`."""
-FORBIDDEN = (frozenset(X86_64) | frozenset(AARCH64)) - JUDGED
+FILTERED = frozenset({"ioctl", "socket", "socketpair", "clone", "clone3"})
+"""Calls that are filtered by argument, or fail with another errno than EPERM."""
+FORBIDDEN = (frozenset(X86_64) | frozenset(AARCH64)) - FILTERED
 
-TERMINAL_TRICKS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCSETD": 0x5423}
+TERMINAL_REQUESTS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCSETD": 0x5423}
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-"""Sockets that a network namespace keeps in; others, AF_VSOCK for one, reach past it."""
+"""Address families confined by a network namespace; others, such as AF_VSOCK, are not."""

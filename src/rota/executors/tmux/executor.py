@@ -1,4 +1,4 @@
-"""Programs in tmux panes, and how a pane is read and typed into."""
+"""The executor that runs programs in tmux panes, and access to a pane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rota.errors import Invalid, NotFound, NotPermitted, Unavailable
-from rota.executors.tmux.pane_process import LONGEST_SOCKET, SESSION, SOCKET
+from rota.executors.tmux.pane_process import MAX_SOCKET_PATH, SESSION, SOCKET
 from rota.keeper.build import Interpreter
 from rota.model.executors import ExecutorCapabilities, Isolation
 from rota.model.programs import LimitEnforcement, Program, Site
@@ -29,15 +29,15 @@ from rota.ports.executor import (
 )
 
 COLUMNS, LINES = "200", "50"
-OLDEST = (3, 3)
-"""Before, every program could speak past tmux to the terminal of whoever watched."""
-PATIENCE = 5.0
+MIN_VERSION = (3, 3)
+"""Earlier versions let programs send escape sequences to the viewer's terminal."""
+TMUX_SECONDS = 5.0
 
 
 class TmuxExecutor:
-    """Runs what `plain` would run, or `walled` for a room that is isolated, in a pane of its own.
+    """Runs the program of `plain`, or of `walled` if isolated, in a tmux pane.
 
-    The walls stand inside the pane: the program sees neither tmux nor its socket.
+    The isolation is inside the pane: the program sees neither tmux nor its socket.
     """
 
     name = "tmux"
@@ -57,14 +57,14 @@ class TmuxExecutor:
         self.certain_kill = plain.certain_kill
 
     def check(self) -> list[MissingRequirement]:
-        """Ask tmux how old it is, and both executors it uses what they miss."""
+        """Check the version of tmux, and the requirements of both executors."""
         missing = self._lacking()
         if not missing:
             told = subprocess.run(  # noqa: S603
-                [self._tmux(), "-V"], capture_output=True, timeout=PATIENCE, check=False
+                [self._tmux(), "-V"], capture_output=True, timeout=TMUX_SECONDS, check=False
             ).stdout.decode(errors="replace")
             found = re.search(r"(\d+)\.(\d+)", told)
-            if not found or (int(found[1]), int(found[2])) < OLDEST:
+            if not found or (int(found[1]), int(found[2])) < MIN_VERSION:
                 missing = [
                     MissingRequirement("tmux 3.3", f"{self._tmux()} is {told.strip()}", "update it")
                 ]
@@ -78,13 +78,13 @@ class TmuxExecutor:
         (self._walled if site.isolated else self._plain).admit(site, role)
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:
-        """Say what the executor holds whose program it shows."""
+        """Return how the underlying executor enforces limits."""
         return (self._walled if isolated else self._plain).holds(isolated=isolated)
 
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
-        """Return the other executor's program, shown in a pane."""
+        """Return the underlying executor's program, in a pane."""
         refuse(self.name, self._lacking())
-        if len(os.fsencode(f"{room.state}/{SOCKET}")) > LONGEST_SOCKET:
+        if len(os.fsencode(f"{room.state}/{SOCKET}")) > MAX_SOCKET_PATH:
             raise Invalid("state", room.state, "move Rota's home to a shorter path")
         spec = (self._walled if room.isolated else self._plain).wrap(command, room)
         stdin = "input" if command.stdin or command.keep_stdin_open else "typed"
@@ -97,12 +97,12 @@ class TmuxExecutor:
         return replace(spec, command=replace(spec.command, argv=argv))
 
     def sweep(self, spec: KeeperSpec) -> None:
-        """Clean up behind both; each looks for what bears the attempt's name."""
+        """Clean up with both executors."""
         self._walled.sweep(spec)
         self._plain.sweep(spec)
 
     def capture(self, state: str) -> str:
-        """Return what the pane of an attempt shows; nothing once it is gone."""
+        """Return the content of an attempt's pane; empty once it is gone."""
         return Pane(state, self._search_path).capture()
 
     def _tmux(self) -> str:
@@ -115,7 +115,7 @@ class TmuxExecutor:
 
 
 BUFFER = "rota"
-LONGEST_CAPTURE = 16_000
+MAX_CAPTURE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Pane:
 
     @property
     def there(self) -> bool:
-        """Whether there is a pane; raises NotPermitted if it is another user's."""
+        """Whether there is a pane; raise NotPermitted if it belongs to another user."""
         try:
             facts = os.lstat(f"{self.state}/{SOCKET}")
         except (FileNotFoundError, NotADirectoryError):
@@ -135,27 +135,27 @@ class Pane:
         except PermissionError:
             facts = None
         if facts is None or facts.st_uid != os.geteuid():
-            raise NotPermitted("the pane is another user's: ask as the user that runs Rota")
+            raise NotPermitted("the pane belongs to another user: use the user that runs Rota")
         return stat.S_ISSOCK(facts.st_mode)
 
     def attach_argv(self, *, typing: bool = False) -> list[str]:
-        """Return what shows the living pane in a terminal; keys reach it only when `typing`."""
+        """Return the command that shows the pane; keys are passed on only if `typing`."""
         words = self._words("attach-session", "-t", SESSION)
         return words if typing else [*words, "-r"]
 
     def lives(self) -> bool:
-        """Whether the pane goes on."""
+        """Whether the pane is running."""
         return not self._ask("has-session", "-t", SESSION).returncode
 
     def capture(self) -> str:
-        """Return what the pane shows now as safe text, cut at its end; nothing once it is gone."""
+        """Return the content of the pane as safe text, shortened; empty once it is gone."""
         done = self._ask("capture-pane", "-p", "-t", SESSION)
         if done.returncode:
             return ""
-        return clean(done.stdout.decode(errors="replace")).rstrip()[:LONGEST_CAPTURE]
+        return clean(done.stdout.decode(errors="replace")).rstrip()[:MAX_CAPTURE]
 
     def send(self, text: str, *, enter: bool = True) -> None:
-        """Type text as if it were pasted: no key, no escape sequence, no command of tmux's."""
+        """Paste text; keys, escape sequences and commands of tmux are removed."""
         plain = "".join(c for c in text if c in "\n\t" or c.isprintable())
         self._must("load-buffer", "-b", BUFFER, "-", given=plain.encode())
         self._must("paste-buffer", "-d", "-p", "-b", BUFFER, "-t", SESSION)
@@ -165,7 +165,7 @@ class Pane:
     def _words(self, *words: str) -> list[str]:
         tmux = shutil.which("tmux", path=self.search_path)
         if not tmux:
-            raise Unavailable("tmux is not installed here: install the package tmux")
+            raise Unavailable("tmux is not installed: install the package tmux")
         return [tmux, "-N", "-S", f"{self.state}/{SOCKET}", "-f", "/dev/null", *words]
 
     def _ask(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -175,11 +175,11 @@ class Pane:
                 input=given,
                 capture_output=True,
                 env={"PATH": self.search_path, "LANG": "C.UTF-8"},
-                timeout=PATIENCE,
+                timeout=TMUX_SECONDS,
                 check=False,
             )
-        except subprocess.TimeoutExpired as fault:
-            raise Unavailable("the pane does not answer: try again, or cancel the run") from fault
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable("the pane does not answer: try again, or cancel the run") from error
 
     def _must(self, *words: str, given: bytes = b"") -> None:
         if self._ask(*words, given=given).returncode:

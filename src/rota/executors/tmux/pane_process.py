@@ -1,10 +1,10 @@
-"""Process: runs the program on the terminal of its pane.
+"""Process: runs the program on a terminal of its own inside the pane.
 
-The program's terminal is not the pane's: whatever it does to it stays there, and nobody misses a
-byte when tmux is gone. Nothing but the keeper's end is waited for: neither a program that does not
-read what is typed, nor a pane that hangs, keeps the program from going on.
+Because the program's terminal is not the pane's, its settings have no effect outside, and no output
+is lost when tmux is gone. Only the keeper's side is waited for: neither a program that does not
+read its input nor a hanging pane blocks it.
 
-Words: STATE "input"|"typed".
+Arguments: STATE "input"|"typed".
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rota.executors.shared.exec_program import CANNOT_START, NOT_STARTED, inheri
 CHUNK = 64 * 1024
 PANE_IN, PANE_OUT = 0, 1
 QUIET = 0.2
-"""Seconds of silence that end a terminal which strays of the program still hold."""
+"""Seconds without output after which a terminal still held by orphans is closed."""
 PATIENCE = 2_000
-"""Milliseconds for a pane to take something; then it is passed over until it does again."""
+"""Milliseconds to wait for a pane; a slow one is skipped until it accepts output again."""
 
 
 def main(words: list[str]) -> int:
-    """Run the program that the state folder names."""
+    """Run the program named in the state folder."""
     state, stdin = words
     telling = os.open(f"{state}/{OUTPUT}", os.O_WRONLY)
     given = os.open(f"{state}/{INPUT}", os.O_RDONLY) if stdin == "input" else None
@@ -38,23 +38,23 @@ def main(words: list[str]) -> int:
     os.unlink(f"{state}/{WORDS}")  # noqa: PTH108
     master, slave = os.openpty()
     copy_size(master)
-    hold_no_output(slave)
+    disable_flow_control(slave)
     child = os.fork()
     if child == 0:
-        become(program, slave, given)
+        exec_in_terminal(program, slave, given)
     for held in (slave, given):
         if held is not None:
             os.close(held)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    status = show(child, master, telling)
-    note(state, status)
+    status = copy_terminal(child, master, telling)
+    record_exit(state, status)
     os.close(telling)
     return 0
 
 
-def become(program: list[str], slave: int, given: int | None) -> None:
-    """Turn this child into the program, with its terminal as its own."""
+def exec_in_terminal(program: list[str], slave: int, given: int | None) -> None:
+    """Become the program, with its terminal as controlling terminal."""
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     os.dup2(slave if given is None else given, 0)
@@ -68,8 +68,8 @@ def become(program: list[str], slave: int, given: int | None) -> None:
     }
     try:
         os.execvpe(program[0], program, env)  # noqa: S606 - becoming the program is the point
-    except OSError as fault:
-        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    except OSError as error:
+        print(f"{CANNOT_START}{program[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
     finally:
         os._exit(NOT_STARTED)
 
@@ -81,15 +81,15 @@ def copy_size(master: int) -> None:
         fcntl.ioctl(master, termios.TIOCSWINSZ, size)
 
 
-def hold_no_output(slave: int) -> None:
-    """Let nobody who types stop what the program says, as Ctrl-S would, and so the program."""
+def disable_flow_control(slave: int) -> None:
+    """Disable flow control, so that Ctrl-S does not block the program."""
     modes = termios.tcgetattr(slave)
     modes[0] &= ~termios.IXON
     termios.tcsetattr(slave, termios.TCSANOW, modes)
 
 
-def show(child: int, master: int, telling: int) -> int:
-    """Copy both ways until the program has ended and all it said is passed on."""
+def copy_terminal(child: int, master: int, telling: int) -> int:
+    """Copy input and output until the program has ended and all output is forwarded."""
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking)
@@ -112,22 +112,22 @@ def show(child: int, master: int, telling: int) -> int:
             found, how = os.waitpid(child, os.WNOHANG)
             status = how if found else None
         if PANE_IN in ready:
-            keys = taken(PANE_IN)
+            keys = read_available(PANE_IN)
             typed, listens = keys or b"", keys is not None
         if typed:
-            typed = left_of(typed, master)
+            typed = write_input(typed, master)
         if master in ready:
-            chunk = taken(master)
+            chunk = read_available(master)
             if chunk is None:
                 return os.waitpid(child, 0)[1] if status is None else status
-            tell(chunk, telling)
+            write_output(chunk, telling)
             view.show(chunk)
         if status is not None and not ready and not free:
             return status
 
 
-def taken(source: int) -> bytes | None:
-    """Return what there is to read just now, None if there will be no more."""
+def read_available(source: int) -> bytes | None:
+    """Read available data; None at the end."""
     try:
         return os.read(source, CHUNK) or None
     except BlockingIOError:
@@ -136,8 +136,8 @@ def taken(source: int) -> bytes | None:
         return None
 
 
-def left_of(typed: bytes, master: int) -> bytes:
-    """Type what the program's terminal has room for, and return the rest."""
+def write_input(typed: bytes, master: int) -> bytes:
+    """Write input as far as the terminal accepts it, and return the rest."""
     try:
         return typed[os.write(master, typed) :]
     except BlockingIOError:
@@ -146,8 +146,8 @@ def left_of(typed: bytes, master: int) -> bytes:
         return b""
 
 
-def tell(chunk: bytes, telling: int) -> None:
-    """Pass on all of a chunk to the keeper's end, if it is there."""
+def write_output(chunk: bytes, telling: int) -> None:
+    """Forward a chunk to the keeper's side, if it is there."""
     with contextlib.suppress(OSError):
         held = memoryview(chunk)
         while held:
@@ -155,7 +155,7 @@ def tell(chunk: bytes, telling: int) -> None:
 
 
 class PaneView:
-    """The pane as somebody may see it: what it does not take is not shown."""
+    """The pane that people see; output that it does not accept is not shown."""
 
     def __init__(self) -> None:
         os.set_blocking(PANE_OUT, False)
@@ -164,7 +164,7 @@ class PaneView:
         self._patience = PATIENCE
 
     def show(self, chunk: bytes) -> None:
-        """Show a chunk; whoever did not take the last one in time is not waited for again."""
+        """Show a chunk; a pane that was too slow for the last one is not waited for."""
         held = memoryview(chunk)
         with contextlib.suppress(OSError):
             while held and self._room.poll(self._patience):
@@ -172,8 +172,8 @@ class PaneView:
         self._patience = 0 if held else PATIENCE
 
 
-def note(state: str, status: int) -> None:
-    """Write down how the program ended, in the room there is for it, whole or not at all."""
+def record_exit(state: str, status: int) -> None:
+    """Record the exit status atomically, in its reserved space."""
     with open(f"{state}/{ENDED}.new", "r+", encoding="ascii") as file:  # noqa: PTH123
         file.write(str(status))
     os.rename(f"{state}/{ENDED}.new", f"{state}/{ENDED}")  # noqa: PTH104
@@ -185,5 +185,5 @@ OUTPUT = "pane.out"
 INPUT = "pane.in"
 ENDED = "pane.ended"
 SESSION = "main"
-LONGEST_SOCKET = 107
-"""Bytes of a socket's path that the kernel can hold."""
+MAX_SOCKET_PATH = 107
+"""Maximum length of a socket's path."""

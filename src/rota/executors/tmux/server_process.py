@@ -1,10 +1,11 @@
 """Process: the keeper's side of a pane.
 
-tmux hands neither a program's bytes nor its end to whoever started it. So the program runs on a
-terminal of its own inside the pane (`inside`), which copies what it says to the pane and, through a
-FIFO, to here. Each waits for its reader: a flood fills neither tmux nor this process.
+tmux does not give a program's output or exit status to its parent. So the program runs on a
+terminal of its own inside the pane (`pane_process`), which copies its output to the pane and
+through a FIFO to this process. Each side waits for its reader, so a flood of output fills no
+buffer.
 
-Words: STATE TMUX "input"|"typed" COLUMNS LINES INSIDE... -- PROGRAM WORD...
+Arguments: STATE TMUX "input"|"typed" COLUMNS LINES INSIDE... -- PROGRAM ARGUMENT...
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from rota.executors.tmux.pane_process import ENDED, INPUT, OUTPUT, SESSION, SOCK
 
 PATIENCE = 20
 LOST = 125
-"""As engines say it: what became of the program is not known."""
+"""Exit code as engines use it: what became of the program is unknown."""
 ROOM = 16
-"""Bytes for the end of the program, taken before the disk is full."""
+"""Bytes reserved for the exit status, before the disk is full."""
 CHUNK = 64 * 1024
 OPTIONS = (
     ("-s", "set-clipboard", "off"),
@@ -38,28 +39,32 @@ OPTIONS = (
 
 
 class PaneLost(Exception):
-    """The pane never came up, or went away without a word."""
+    """The pane did not start, or vanished without an exit status."""
 
 
 def main(words: list[str]) -> int:
-    """Run a program in a pane to its end; return its exit code, or die of its signal."""
+    """Run a program in a pane; return its exit code, or end with its signal."""
     end = words.index("--")
     state, tmux, stdin, columns, lines = words[:5]
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _go_on)
     before = CANNOT_START
     try:
-        prepare(state, words[end + 1 :])
-        begin([tmux, "-S", f"{state}/{SOCKET}"], columns, lines, [*words[5:end], state, stdin])
-        said, before = patiently(f"{state}/{OUTPUT}", os.O_RDONLY), ""
-        feeding = feed(patiently(f"{state}/{INPUT}", os.O_WRONLY)) if stdin == "input" else 0
-        pass_on(said)
+        prepare_state(state, words[end + 1 :])
+        start_server(
+            [tmux, "-S", f"{state}/{SOCKET}"], columns, lines, [*words[5:end], state, stdin]
+        )
+        said, before = open_fifo(f"{state}/{OUTPUT}", os.O_RDONLY), ""
+        feeding = (
+            forward_input(open_fifo(f"{state}/{INPUT}", os.O_WRONLY)) if stdin == "input" else 0
+        )
+        forward_output(said)
         if feeding:
             os.kill(feeding, signal.SIGKILL)
             os.waitpid(feeding, 0)
-        status = ended(state)
-    except (OSError, PaneLost) as fault:
-        print(f"{before}tmux: {fault}", file=sys.stderr)  # noqa: T201
+        status = exit_status(state)
+    except (OSError, PaneLost) as error:
+        print(f"{before}tmux: {error}", file=sys.stderr)  # noqa: T201
         return NOT_STARTED if before else LOST
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))
@@ -67,7 +72,7 @@ def main(words: list[str]) -> int:
 
 
 def _go_on(*_: object) -> None:
-    """Take a signal without ignoring it: what is ignored stays ignored in the program."""
+    """Handle a signal without ignoring it: ignored signals stay ignored in the program."""
 
 
 def _die_of(number: int) -> None:
@@ -76,11 +81,11 @@ def _die_of(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def prepare(state: str, program: list[str]) -> None:
-    """Lay out what the pane needs in a folder that is nobody else's."""
+def prepare_state(state: str, program: list[str]) -> None:
+    """Create the files of a pane in a private folder."""
     facts = os.lstat(state)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
-        raise PaneLost(f"{state} must be a folder of your own, chmod 700")
+        raise PaneLost(f"{state} must be a folder of this user, chmod 700")
     os.umask(0o077)
     held = os.open(f"{state}/{WORDS}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(held, "wb") as file:
@@ -91,8 +96,8 @@ def prepare(state: str, program: list[str]) -> None:
         os.mkfifo(f"{state}/{name}", 0o600)
 
 
-def begin(tmux: list[str], columns: str, lines: str, inside: list[str]) -> None:
-    """Start a server that knows no settings but ours, with one pane."""
+def start_server(tmux: list[str], columns: str, lines: str, inside: list[str]) -> None:
+    """Start a tmux server with our settings only and one pane."""
     words = [*tmux, "-f", "/dev/null", "start-server"]
     for scope, name, value in OPTIONS:
         words += [";", "set-option", scope, name, value]
@@ -103,11 +108,11 @@ def begin(tmux: list[str], columns: str, lines: str, inside: list[str]) -> None:
         raise PaneLost(f"{tmux[0]} could not start a server: it ended with {code}")
 
 
-def patiently(path: str, flags: int) -> int:
-    """Open one end of a FIFO once somebody holds the other, but do not wait for ever."""
+def open_fifo(path: str, flags: int) -> int:
+    """Open a FIFO once its other end is open, within a time limit."""
 
     def give_up(*_: object) -> None:
-        raise PaneLost("the pane did not come up")
+        raise PaneLost("the pane did not start")
 
     signal.signal(signal.SIGALRM, give_up)
     signal.alarm(PATIENCE)
@@ -116,8 +121,8 @@ def patiently(path: str, flags: int) -> int:
     return held
 
 
-def feed(sink: int) -> int:
-    """Leave a child behind that passes on our input, and return its number."""
+def forward_input(sink: int) -> int:
+    """Fork a child that forwards standard input, and return its process id."""
     child = os.fork()
     if child:
         os.close(sink)
@@ -126,19 +131,19 @@ def feed(sink: int) -> int:
         while chunk := os.read(0, CHUNK):
             os.write(sink, chunk)
     except OSError:
-        os._exit(1)  # the program reads no more
+        os._exit(1)  # the program has closed its input
     os._exit(0)
 
 
-def pass_on(said: int) -> None:
-    """Pass on what the program says until it has ended."""
+def forward_output(said: int) -> None:
+    """Forward the program's output until it has ended."""
     while chunk := os.read(said, CHUNK):
         held = memoryview(chunk)
         while held:
             held = held[os.write(1, held) :]
 
 
-def ended(state: str) -> int:
+def exit_status(state: str) -> int:
     """Return the wait status of the program."""
     try:
         with open(f"{state}/{ENDED}", encoding="ascii") as file:  # noqa: PTH123

@@ -379,7 +379,7 @@ def has_written(yard: KeeperHome, kept: KeptAttempt, *, unseen: bool) -> bool | 
 
     With `unseen` it could do so without the gateway.
     """
-    seen = yard.wrote(kept)
+    seen = yard.has_written(kept)
     if unseen:
         return seen or None
     return seen if seen is not None or kept.can_write_outside else False

@@ -48,7 +48,7 @@ from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent
 from rota.rules import budgets as rules
 from rota.rules.permissions import LOCAL
-from rota.rules.task_spec import CHEAPER
+from rota.rules.task_spec import CHEAPER_MODEL
 from rota.store.budgets import (
     budgets_for_task,
     duration_history,
@@ -146,7 +146,7 @@ class BudgetEnforcer:
         if answered is not None:
             return answered
         going.assignment = _told(assignment, purse)
-        unit = rules.used_up(purse.run_cap(), purse.used())
+        unit = rules.exhausted_unit(purse.run_cap(), purse.used())
         most = Amounts() if unit else purse.most()
         got = await until_available(
             lambda: self._store.write(reserve_budget, purse.spender, going.holder, Amounts(), most)
@@ -156,7 +156,7 @@ class BudgetEnforcer:
         if unit is None:
             return None
         cap = getattr(purse.run_cap(), unit)
-        reason = rules.stopped_words(BudgetScope.RUN, unit, cap)
+        reason = rules.stop_reason(BudgetScope.RUN, unit, cap)
         return await self.asking(AttemptReport(outcome=Cancelled(reason=reason)), going, reason)
 
     def _unpriced(
@@ -167,7 +167,9 @@ class BudgetEnforcer:
             return None
         model = assignment.task.spec.get("model")
         known = None if model is None else str(model)
-        return rules.unpriced_models(agent.name, known, self._prices, tells=agent.abilities.money)
+        return rules.unpriced_models(
+            agent.name, known, self._prices, tells=agent.capabilities.money
+        )
 
     async def watched(self, going: Attempt, listen: Callable[[], Awaitable[Result]]) -> Result:
         """Follow an attempt to its end, and end it when a budget is spent."""
@@ -215,13 +217,13 @@ class BudgetEnforcer:
     ) -> tuple[str | None, Amounts]:
         """Return why an attempt must end, if so, and its current reservation."""
         caps = purse.run_cap()
-        unit = rules.used_up(caps, purse.used())
+        unit = rules.exhausted_unit(caps, purse.used())
         if unit is not None:
-            return rules.stopped_words(BudgetScope.RUN, unit, getattr(caps, unit)), aside
+            return rules.stop_reason(BudgetScope.RUN, unit, getattr(caps, unit)), aside
         own = purse.own()
         counted = any(each.cost is not None for each in purse.caps.values())
         if counted and purse.is_unpriced():
-            return f"{rules.STOPPED}{UNPRICED}", aside
+            return f"{rules.STOP_PREFIX}{UNPRICED}", aside
         needs = any(
             getattr(own, unit) >= getattr(aside, unit) for each in purse.day() for unit, _ in each
         )
@@ -233,7 +235,7 @@ class BudgetEnforcer:
             )
         )
         if isinstance(got, BudgetRefusal):
-            return rules.stopped_words(got.scope, got.unit, got.cap), aside
+            return rules.stop_reason(got.scope, got.unit, got.cap), aside
         return None, got or aside
 
     async def _anew(self, assignment: Assignment, before: AttemptBudget) -> AttemptBudget:
@@ -263,7 +265,7 @@ class BudgetEnforcer:
             epoch=lease.epoch,
             space_id=lease.space_id,
             task_id=lease.task_id,
-            day=rules.day_of(from_micros(now), space.timezone),
+            day=rules.local_date(from_micros(now), space.timezone),
             started_at=now,
             units=USABLE[kind],
         )
@@ -323,18 +325,18 @@ class BudgetEnforcer:
     async def _held_back(self, assignment: Assignment, refusal: BudgetRefusal) -> AttemptReport:
         space = await until_available(lambda: self._store.read(find_space, assignment.task.space))
         now = from_micros(self._store.now())
-        until, why = rules.held_back(refusal, now, space.timezone)
+        until, why = rules.wait_for_budget(refusal, now, space.timezone)
         return AttemptReport(outcome=Released(until=until, reason=why))
 
 
 def is_stop(ending: ExitRecord) -> bool:
     """Return whether a program was ended because of a budget."""
-    return ending.reason is ExitReason.CANCELLED and ending.detail.startswith(rules.STOPPED)
+    return ending.reason is ExitReason.CANCELLED and ending.detail.startswith(rules.STOP_PREFIX)
 
 
 def models_of(assignment: Assignment) -> tuple[str, ...]:
     """Return the fallback models of a task."""
-    told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER))
+    told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER_MODEL))
     named = tuple(map(str, told)) if isinstance(told, list) else ()
     return named or (() if low is None else (str(low),))
 

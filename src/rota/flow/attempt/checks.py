@@ -55,21 +55,21 @@ from rota.ports.agent import Agent
 from rota.ports.host import Probes
 from rota.rules.approvals import SPEC, QuestionAuthor, action_ids, question_in
 from rota.rules.checks import (
+    DEFAULT_SECONDS,
     GATE,
-    NO_WAY_OUT,
-    USUAL_SECONDS,
+    NO_NETWORK,
     CheckedOutcome,
     GateReply,
     GateSpec,
+    add_gate_input,
     can_reach_outside,
     checks_in,
     evaluate,
-    failing,
-    failure_text,
+    failure_message,
+    findings_to_json,
     gate_in,
     name_of,
     next_run,
-    payload_with,
     read_reply,
     reply_from_json,
     reply_to_json,
@@ -137,9 +137,9 @@ class CheckRunner:
             look = _Look(self, check, outcome, assignment, ready, kept, halting)
             findings.append(await look.found())
             reach("check.evaluated")
-        against = failing(findings)
+        against = failure_message(findings)
         verdict = CheckState.VERIFIED if against is None else CheckState.CONTRADICTED
-        aside = replace(aside, check_results=failure_text(findings), check_state=verdict)
+        aside = replace(aside, check_results=findings_to_json(findings), check_state=verdict)
         reach("check.end")
         if against is None:
             return replace(report, notes=aside)
@@ -168,7 +168,7 @@ class CheckRunner:
         name = name_of(check)
         if self._probes is None:
             return _unseen(name)
-        seen = await self._probes.file(*_where(assignment), check.wanted)
+        seen = await self._probes.stat_file(*_where(assignment), check.wanted)
         if isinstance(seen, str):
             return CheckResult(name, passed=False, evidence=seen)
         at = from_micros(seen.written)
@@ -179,11 +179,11 @@ class CheckRunner:
         """Check whether a URL answers."""
         name = name_of(check)
         if not can_reach_outside(site):
-            return CheckResult(name, passed=False, evidence=NO_WAY_OUT)
+            return CheckResult(name, passed=False, evidence=NO_NETWORK)
         if self._probes is None:
             return _unseen(name)
-        seconds = check.seconds or USUAL_SECONDS / 2
-        seen = await halting.unless(self._probes.answers(check.wanted, check.contains, seconds))
+        seconds = check.seconds or DEFAULT_SECONDS / 2
+        seen = await halting.unless(self._probes.check_url(check.wanted, check.contains, seconds))
         return CheckResult(name, *(seen or (False, STOPPED)))
 
     async def pattern(self, look: _Look) -> CheckResult:
@@ -231,7 +231,7 @@ class CheckRunner:
         wish = AgentSpec(
             program=tuple(check.wanted), instructions=json.dumps(given, ensure_ascii=False)
         )
-        seconds = check.seconds or USUAL_SECONDS
+        seconds = check.seconds or DEFAULT_SECONDS
         bounds = replace(
             ready.bounds, hard_seconds=seconds, idle_seconds=None, output_bytes=1 << 20
         )
@@ -474,7 +474,7 @@ def _hand_on(going: Attempt) -> None:
     said = reply_from_json(going.gate)
     if said is not None:
         assignment = going.assignment
-        payload = payload_with(assignment.lease.payload, said)
+        payload = add_gate_input(assignment.lease.payload, said)
         going.assignment = assignment._replace(lease=assignment.lease._replace(payload=payload))
 
 

@@ -29,11 +29,11 @@ from rota.flow.attempt.prompt import AgentPrompt
 from rota.model.attempts import Assignment, AttemptReport, KeptAttempt
 from rota.model.audit import AttemptIdentity
 from rota.model.ids import RunId
-from rota.model.threads import MOST_PENDING, ThreadMessage
+from rota.model.threads import MAX_PENDING, ThreadMessage
 from rota.ports.agent import AgentWorkspace, PreparedProgram, SteerableAgent
 from rota.ports.keeper import KeeperHome
 from rota.ports.mailbox import MailboxFolder, MailboxService, files_in
-from rota.rules.prompts import media_of
+from rota.rules.prompts import message_files
 from rota.store.store import Store, until_available
 from rota.store.threads import (
     acknowledge_messages,
@@ -85,9 +85,7 @@ class MessageOffer:
         """Give new messages in order; return False if some are left."""
         kept, store = self._kept, self._store
         try:
-            for message in await store.read(
-                pending_messages, self._thread, self.name, MOST_PENDING
-            ):
+            for message in await store.read(pending_messages, self._thread, self.name, MAX_PENDING):
                 async with self._giving:
                     number = await self._put(message)
                     if number is None:
@@ -141,14 +139,14 @@ class MessageDelivery:
         self, kept: KeptAttempt, ready: PreparedAttempt | None
     ) -> Callable[[ThreadMessage], Awaitable[int | None]] | None:
         agent, box, yard = None if ready is None else is_steerable(ready), self.box, self._yard
-        files = None if box is None or yard is None else files_in(yard.mailbox(kept))
+        files = None if box is None or yard is None else files_in(yard.make_mailbox(kept))
         if agent is not None and yard is not None:
             steer = self._steered[kept.run_id] = InputWriter(yard, kept, agent, files)
             return steer.put if box is None else partial(_brought, box, kept, steer)
         if box is None:
             return None
         tell = partial(message_text, files=files)
-        return lambda message: box.give(kept.run_id, kept.epoch, message, tell)
+        return lambda message: box.put_message(kept.run_id, kept.epoch, message, tell)
 
     async def heard(self, kept: KeptAttempt, hearing: OutputParser) -> None:
         """Record messages that a program has acknowledged, and end its input when it is idle.
@@ -191,7 +189,7 @@ async def _brought(
 ) -> int | None:
     """Write a message to the input of a program after its files."""
     if message.files and not steer.has(message):
-        message = await box.bring(kept, message)
+        message = await box.put_files(kept, message)
     return await steer.put(message)
 
 
@@ -203,14 +201,16 @@ def message_text(message: ThreadMessage, files: str | None) -> dict[str, Any]:
         "time": message.at.isoformat(),
         "thread": message.thread,
         "text": message.body,
-        **media_of(message, files),
+        **message_files(message, files),
     }
 
 
 def is_steerable(ready: PreparedAttempt) -> SteerableAgent | None:
     """Return the agent of an attempt if it accepts messages on its input."""
     agent: object = ready.agent
-    return agent if isinstance(agent, SteerableAgent) and agent.steers(ready.wish) else None
+    return (
+        agent if isinstance(agent, SteerableAgent) and agent.accepts_messages(ready.wish) else None
+    )
 
 
 def add_steering(ready: PreparedAttempt, assignment: Assignment) -> AgentWorkspace:
@@ -243,7 +243,7 @@ class InputWriter:
     def _ring(self) -> None:
         """Wake the reader, because a process may have died after writing and before waking."""
         try:
-            self._yard.write(self.kept, self._at + len(self._torn), b"", end=self._ended)
+            self._yard.write_input(self.kept, self._at + len(self._torn), b"", end=self._ended)
         except OSError as fault:
             log.warning(
                 "message.send_failed", extra={"run_id": self.kept.run_id, "error": str(fault)}
@@ -251,7 +251,7 @@ class InputWriter:
 
     def _look(self) -> None:
         """Read the current content of the file, whoever wrote it."""
-        data, self._ended = self._yard.input(self.kept)
+        data, self._ended = self._yard.read_input(self.kept)
         *whole, self._torn = data.split(b"\n")
         self._at = len(data) - len(self._torn)
         self._lines = {line + b"\n" for line in whole}
@@ -266,7 +266,7 @@ class InputWriter:
         """Append a message unless it is there; return its number, None if the input has ended."""
         if self.has(message):
             return self._given.index(message.id) + 1
-        if not self._write(self._agent.line(message, self._files)):
+        if not self._write(self._agent.message_line(message, self._files)):
             return None
         self._given.append(message.id)
         self._write_wanted()
@@ -289,7 +289,7 @@ class InputWriter:
         if self._ended or not line.startswith(self._torn):
             return False
         try:
-            self._yard.write(self.kept, self._at, line)
+            self._yard.write_input(self.kept, self._at, line)
         except OSError as fault:
             log.warning(
                 "message.send_failed", extra={"run_id": self.kept.run_id, "error": str(fault)}
@@ -312,7 +312,7 @@ class InputWriter:
     def close(self) -> None:
         """End the input; remaining messages are not read from there."""
         if not self._ended:
-            self._yard.write(self.kept, self._at, b"", end=True)
+            self._yard.write_input(self.kept, self._at, b"", end=True)
             self._ended = True
 
 
@@ -333,14 +333,14 @@ class AttemptMailbox:
         """Return a workspace with the mailbox of its launch."""
         if self._mailboxes is None:
             return room
-        box = self._yard.mailbox(kept)
+        box = self._yard.make_mailbox(kept)
         return replace(room, mailbox=box, ids={**room.ids, "ROTA_MAILBOX": box})
 
     def files(self, assignment: Assignment, kept: KeptAttempt) -> str | None:
         """Return the folder of message files of a launch; None without a mailbox."""
         if self._mailboxes is None or assignment.lease.thread is None:
             return None
-        return files_in(self._yard.mailbox(kept))
+        return files_in(self._yard.make_mailbox(kept))
 
     async def bring(
         self,
@@ -357,7 +357,7 @@ class AttemptMailbox:
         if self._mailboxes is None:
             return prepared
         try:
-            lying = [await self._mailboxes.bring(kept, message) for message in told.carrying]
+            lying = [await self._mailboxes.put_files(kept, message) for message in told.carrying]
         except Unavailable as fault:
             return missing_files_report(str(fault))
         now = told.having(lying)
@@ -367,7 +367,7 @@ class AttemptMailbox:
         """Start serving the mailbox of a launch."""
         if self._mailboxes is not None:
             stop = partial(self._minding.cancel, kept, 0.0)
-            await self._mailboxes.open(assignment, kept, self._yard.mailbox(kept), stop)
+            await self._mailboxes.open(assignment, kept, self._yard.make_mailbox(kept), stop)
 
     async def while_served(
         self,
@@ -390,4 +390,4 @@ class AttemptMailbox:
     def leave(self, run_id: RunId) -> None:
         """Stop serving the mailbox of a run in this process."""
         if self._mailboxes is not None:
-            self._mailboxes.leave(run_id)
+            self._mailboxes.release(run_id)

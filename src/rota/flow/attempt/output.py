@@ -18,6 +18,7 @@ from rota.flow.attempt.prepare import is_reader
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
+    AgentEvent,
     AgentInputClosed,
     AgentInputRequested,
     AgentMessageAccepted,
@@ -31,7 +32,6 @@ from rota.model.agents import (
     AgentToolCall,
     AgentTurnAnswer,
     AgentUsage,
-    Said,
     SessionMode,
 )
 from rota.model.attempts import (
@@ -56,18 +56,18 @@ from rota.model.tasks import TaskKind
 from rota.model.text import MORE, clean, coloured
 from rota.ports.agent import Agent, CumulativeUsageReader, OutputReader
 from rota.rules.notifications import (
-    MOST_ANSWERS,
+    MAX_ANSWERS,
     PROGRESS_GAP,
     RunConversation,
-    digest_of,
-    of_answer,
-    of_begin,
-    of_progress,
+    answer_notice,
+    progress_notice,
     public_text,
+    result_digest,
+    start_notice,
 )
-from rota.rules.task_spec import is_in_conversation, is_session
+from rota.rules.task_spec import is_in_conversation, is_session_id
 
-LONGEST_LINE = 64 * 1024
+MAX_LINE = 64 * 1024
 MOST_LINES = 4_096
 """Lines read in one step, so that others get their turn."""
 MOST_EVENTS = 10_000
@@ -279,9 +279,9 @@ class OutputParser:
         """Return usage of the current turn that is not reported yet."""
         if not isinstance(self.reader, CumulativeUsageReader):
             return NOTHING_USED.used
-        return _used(self._charge(self.reader.pending()))
+        return _used(self._charge(self.reader.unreported_usage()))
 
-    def _heed(self, said: Said) -> None:
+    def _heed(self, said: AgentEvent) -> None:
         if isinstance(said, AgentMessageAccepted):
             self.taken, self.at_rest = max(self.taken, said.message), False
         elif isinstance(said, (AgentAnswer, AgentError, AgentQuestion)):
@@ -293,7 +293,7 @@ class OutputParser:
         if isinstance(said, AgentAnswer):
             self._result = said
 
-    def _count(self, said: Said) -> None:
+    def _count(self, said: AgentEvent) -> None:
         """Add usage, also when it is no longer recorded as an event."""
         if isinstance(said, AgentToolCall):
             if len(self.tools) < MOST_TOOLS:
@@ -355,20 +355,20 @@ def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
     """Yield complete lines with their ends; a line that is too long is `cut` into parts."""
     start = 0
     while start < len(data):
-        end = data.find(b"\n", start, start + LONGEST_LINE) + 1
+        end = data.find(b"\n", start, start + MAX_LINE) + 1
         if end:
             yield data[start:end], False
             start = end
-        elif len(data) - start >= LONGEST_LINE:
-            yield data[start : start + LONGEST_LINE], True
-            start += LONGEST_LINE
+        elif len(data) - start >= MAX_LINE:
+            yield data[start : start + MAX_LINE], True
+            start += MAX_LINE
         else:
             break
     if last and start < len(data):
         yield data[start:], False
 
 
-def event_of(said: Said, at: int) -> NewEvent | None:
+def event_of(said: AgentEvent, at: int) -> NewEvent | None:
     """Return the event for an agent event; results and questions end the attempt instead.
 
     The complete text of a result with internal text is recorded; people see the rest.
@@ -397,14 +397,14 @@ def _internal(said: AgentAnswer | AgentQuestion, at: int) -> NewEvent | None:
     text = said.text if not data else f"{said.text}\n{data}"
     if public_text(text) == text:
         return None
-    return output_event(OutputStream.OUT, at, text[:LONGEST_TEXT])
+    return output_event(OutputStream.OUT, at, text[:MAX_TEXT])
 
 
 def _not_counted(result: AgentAnswer, at: int) -> Iterator[NewEvent]:
     """Yield a result that does not count, so that people can read it."""
     text = f"{NOT_COUNTED}\n{result.text if result.data is None else result.data}"
-    for start in range(0, len(text), LONGEST_TEXT):
-        yield output_event(OutputStream.OUT, at, text[start : start + LONGEST_TEXT])
+    for start in range(0, len(text), MAX_TEXT):
+        yield output_event(OutputStream.OUT, at, text[start : start + MAX_TEXT])
 
 
 def _used(said: AgentUsage) -> Amounts:
@@ -424,7 +424,7 @@ def _more(event: NewEvent) -> NewEvent:
     return output_event(stream, event.data.get("at", 0), MORE)
 
 
-LONGEST_TEXT = 8 * 1024
+MAX_TEXT = 8 * 1024
 """Maximum text of one event."""
 MOST_TEXT = 1024 * 1024
 HEAD_TEXT = MOST_TEXT
@@ -489,7 +489,7 @@ def join_output(happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
         data = event.data
         apart = event.name is not EventName.OUTPUT or data.keys() & {"open", "continues"}
         more = 0 if apart else max(len(data["text"]), len(data.get("ansi", "")))
-        if held and (apart or size + more > LONGEST_TEXT):
+        if held and (apart or size + more > MAX_TEXT):
             yield _together(held)
             held, size = [], 0
         if apart:
@@ -526,12 +526,12 @@ class SessionTracker:
     ) -> SessionTracker | None:
         """Return a tracker for an agent with sessions, or None."""
         shared = wish.session is SessionMode.SHARED
-        return cls(agent.name, resumed, shared=shared) if agent.abilities.resume else None
+        return cls(agent.name, resumed, shared=shared) if agent.capabilities.resume else None
 
-    def note(self, said: Said) -> None:
+    def note(self, said: AgentEvent) -> None:
         """Process an agent event."""
         known = self._now
-        if isinstance(said, AgentSessionStarted) and is_session(said.id):
+        if isinstance(said, AgentSessionStarted) and is_session_id(said.id):
             if known is None or known.id != said.id:
                 self._now = AgentSessionRef(
                     self._agent, said.id, was=self._was, shared=self._shared
@@ -579,7 +579,7 @@ def start_notices(assignment: Assignment, kept: KeptAttempt) -> NewDelivery | No
         and kept.gate_reply != ASKING
     )
     wanted = assignment.task.policy.acknowledge and is_reader(assignment)
-    return of_begin(there) if there is not None and first and wanted else None
+    return start_notice(there) if there is not None and first and wanted else None
 
 
 class ProgressReporter:
@@ -601,7 +601,7 @@ class ProgressReporter:
         there = run_conversation(assignment)
         return None if there is None else cls(there, kept, assignment.task.policy.progress)
 
-    def note(self, said: Said, at: int) -> None:
+    def note(self, said: AgentEvent, at: int) -> None:
         """Process an agent event at an offset; of several steps at once the newest counts."""
         match said:
             case AgentTurnAnswer(result=result):
@@ -619,19 +619,19 @@ class ProgressReporter:
         return told
 
     def _answer(self, result: str) -> None:
-        if self._said.total() == MOST_ANSWERS:
+        if self._said.total() == MAX_ANSWERS:
             self.overflows = True
             return
-        digest = digest_of(result)
+        digest = result_digest(result)
         self._said[digest] += 1
-        delivery = of_answer(self._there, result, self._said[digest])
+        delivery = answer_notice(self._there, result, self._said[digest])
         if delivery is not None:
             self._answers.append(ProgressNotice(delivery))
 
     def _step(self, line: str, at: int) -> None:
         if not self._most:
             return
-        delivery = of_progress(self._there, line, f"{self._at}.{at}")
+        delivery = progress_notice(self._there, line, f"{self._at}.{at}")
         if delivery is not None:
             self._progress = ProgressNotice(delivery, self._most, PROGRESS_GAP)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from rota.errors import Invalid, Unavailable
 from rota.model.agents import AgentSpec, OutputFormat
-from rota.model.attempts import ASKING, LONGEST_RESULT, Assignment
+from rota.model.attempts import ASKING, MAX_RESULT_BYTES, Assignment
 from rota.model.executors import ExecutorRegistry, one_of
 from rota.model.json import encode
 from rota.model.programs import MIB, ResourceLimits, Site
@@ -20,11 +20,11 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool, Task, TaskKind
 from rota.model.text import clean
 from rota.model.threads import READER
-from rota.ports.agent import DESK, Agent, AgentWorkspace, McpServer
+from rota.ports.agent import AGENT_API_SERVER, Agent, AgentWorkspace, McpServer
 from rota.ports.host import AgentApiAddress, AttemptTokens
 from rota.ports.keeper import KeeperHome
 from rota.rules.checks import can_reach_outside
-from rota.rules.task_spec import NAMES, ORIGIN, read_agent_spec, site_in, site_of
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, read_agent_spec, site_in, site_of
 from rota.store.store import Store, until_available
 from rota.store.tasks import find_space, list_schedules
 from rota.store.views import get_run
@@ -52,7 +52,9 @@ def add_agent_api(room: AgentWorkspace, way: AgentApiAddress, *, tools: bool) ->
     The token is never an argument, because every user of the machine can read arguments.
     """
     told = {**room.ids, "ROTA_MCP_URL": way.url, "ROTA_MCP_TOKEN": way.token}
-    server = McpServer(name=DESK, url=way.url, headers={"Authorization": f"Bearer {way.token}"})
+    server = McpServer(
+        name=AGENT_API_SERVER, url=way.url, headers={"Authorization": f"Bearer {way.token}"}
+    )
     servers = (*room.servers, server) if tools else room.servers
     return replace(room, ids=told, servers=servers, desk=way.socket)
 
@@ -105,10 +107,10 @@ class AttemptPreparer:
             site = site_in(site, assignment.kept.executor, self._executors)
         schedule = await find_schedule_of_run(self._store, assignment.lease)
         ids = identity_variables(assignment, None if schedule is None else schedule.name)
-        room = self._yard.room(assignment, site, self._offered, ids)
-        way = None if self._passes is None else self._passes.way(assignment.lease, site)
+        room = self._yard.make_workspace(assignment, site, self._offered, ids)
+        way = None if self._passes is None else self._passes.address_for(assignment.lease, site)
         if way is not None:
-            room = add_agent_api(room, way, tools=agent.abilities.mcp)
+            room = add_agent_api(room, way, tools=agent.capabilities.mcp)
         bounds = resource_limits(assignment, self._usual, room.config)
         return PreparedAttempt(agent, wish, room, bounds, site, role)
 
@@ -295,7 +297,7 @@ def local_timeout(config: str | None) -> timedelta | None:
 
 def result_line(given: bytes) -> bytes | None:
     """Return the content of a result file as an agent line; None if it is empty."""
-    if len(given) > LONGEST_RESULT:
+    if len(given) > MAX_RESULT_BYTES:
         return _line({"rota": "error", "class": "bad_result", "message": TOO_LONG})
     text = given.decode("utf-8", "replace").strip()
     if not text:
@@ -329,7 +331,7 @@ OF_THE_RUN = frozenset({"payload", "timeout"})
 def apply_one_off_spec(assignment: Assignment) -> Assignment:
     """Return an assignment with the spec that a one-off run contains."""
     task, lease = assignment.task, assignment.lease
-    if task.origin != ORIGIN or task.name not in NAMES.values():
+    if task.origin != ONE_OFF_ORIGIN or task.name not in ONE_OFF_NAMES.values():
         return assignment
     told = json.loads(lease.payload)
     if not isinstance(told, dict):

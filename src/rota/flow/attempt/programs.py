@@ -37,7 +37,7 @@ from rota.model.attempts import (
     OutputStream,
     ProgressNotice,
 )
-from rota.model.heartbeats import LONGEST_LINE, LONGEST_PANE, AttemptSample
+from rota.model.heartbeats import MAX_LINE, MAX_PANE, AttemptSample
 from rota.model.instants import from_micros
 from rota.model.programs import ResourceLimits
 from rota.model.text import clean
@@ -74,7 +74,7 @@ class ProgramControl:
     def look(self, kept: KeptAttempt) -> ExitRecord | None:
         """Return the exit record; without an answer of the machine the attempt is running."""
         try:
-            return self._yard.look(kept)
+            return self._yard.exit_record(kept)
         except OSError as fault:
             log.warning("attempt.sample_failed", extra={"run_id": kept.run_id, "error": str(fault)})
             return None
@@ -106,16 +106,18 @@ class ProgramControl:
         """End a program and wait until nothing of it is left."""
         while self.look(kept) is None:
             self.cancel(kept, 0.0, why)
-            await self._yard.rung(kept, RETRY_SECONDS)
+            await self._yard.wait_for_change(kept, RETRY_SECONDS)
         await self.swept(kept)
 
     async def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
         """Read a stream at an offset as soon as it is readable."""
-        return await self._readable(kept, partial(self._yard.read, kept, stream, offset, most))
+        return await self._readable(
+            kept, partial(self._yard.read_output, kept, stream, offset, most)
+        )
 
     async def result(self, kept: KeptAttempt, assignment: Assignment) -> bytes | None:
         """Read the result file of an attempt as soon as it is readable."""
-        return await self._readable(kept, partial(self._yard.result, assignment))
+        return await self._readable(kept, partial(self._yard.read_result, assignment))
 
     async def _readable(self, kept: KeptAttempt, read: Callable[[], Content]) -> Content:
         """Repeat a read while the program runs.
@@ -130,15 +132,15 @@ class ProgramControl:
                 log.warning(
                     "attempt.read_failed", extra={"run_id": kept.run_id, "error": str(fault)}
                 )
-                until = min(until, self._yard.moment() + READ_SECONDS)
-                if self._yard.moment() >= until and self.look(kept) is not None:
+                until = min(until, self._yard.boot_time() + READ_SECONDS)
+                if self._yard.boot_time() >= until and self.look(kept) is not None:
                     raise Unavailable(f"what it wrote cannot be read: {fault}") from fault
             await asyncio.sleep(RETRY_SECONDS)
 
     async def sweep(self, kept: KeptAttempt) -> str:
         """Remove what outlives the process tree, and return what is left."""
         try:
-            await self._yard.sweep(kept)
+            await self._yard.clean_up(kept)
         except Unavailable as fault:
             why = {"run_id": kept.run_id, "attempt": kept.epoch, "error": str(fault)}
             log.warning("attempt.cleanup_failed", extra=why)
@@ -147,9 +149,9 @@ class ProgramControl:
 
     async def swept(self, kept: KeptAttempt) -> str:
         """Repeat the removal until nothing is left or it takes too long; return what is left."""
-        until = self._yard.moment() + SWEEP_SECONDS
+        until = self._yard.boot_time() + SWEEP_SECONDS
         while left := await self.sweep(kept):
-            if self._yard.moment() >= until:
+            if self._yard.boot_time() >= until:
                 break
             await asyncio.sleep(RETRY_SECONDS)
         return left
@@ -185,7 +187,9 @@ class HelperPrograms:
 
     def ending(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
         """Request the end of programs that an earlier process left beside an attempt."""
-        left = [each for each in self._yard.beside(kept) if self._minding.look(each) is None]
+        left = [
+            each for each in self._yard.other_launches(kept) if self._minding.look(each) is None
+        ]
         for each in left:
             self._minding.cancel(each, 0.0, NOBODY)
         return left
@@ -193,8 +197,8 @@ class HelperPrograms:
     async def end(self, kept: KeptAttempt) -> None:
         """End programs that an earlier process left beside an attempt, and wait for it."""
         while left := self.ending(kept):
-            await self._yard.rung(left[0], RETRY_SECONDS)
-        for each in self._yard.beside(kept):
+            await self._yard.wait_for_change(left[0], RETRY_SECONDS)
+        for each in self._yard.other_launches(kept):
             await self._minding.swept(each)
 
     async def run(
@@ -233,7 +237,7 @@ class HelperPrograms:
 
     async def _ended(self, own: KeptAttempt) -> HelperResult:
         while (ending := self._minding.look(own)) is None:
-            await self._yard.rung(own, RETRY_SECONDS)
+            await self._yard.wait_for_change(own, RETRY_SECONDS)
         await self._minding.swept(own)
         try:
             return HelperResult(ending, await self._last_words(own, ending))
@@ -284,8 +288,8 @@ class SupersededAttempts:
         """
         for kept in stale:
             self._once(kept.nonce, partial(self._discard, kept))
-        if self._yard.moment() >= self._look_at:
-            self._look_at = self._yard.moment() + LEFT_SECONDS
+        if self._yard.boot_time() >= self._look_at:
+            self._look_at = self._yard.boot_time() + LEFT_SECONDS
             self._once(LEFT, partial(self._sweep_left, known))
 
     def _once(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -301,7 +305,7 @@ class SupersededAttempts:
 
     async def _sweep_left(self, known: Sequence[KeptAttempt]) -> None:
         """Remove what remained when a later attempt of its run took its place."""
-        for kept in await self._yard.unswept(known):
+        for kept in await self._yard.find_uncleaned(known):
             async with self._sweeping:
                 await self._minding.sweep(kept)
 
@@ -313,7 +317,7 @@ class SupersededAttempts:
         async with self._sweeping:  # attempts that end now must not wait for all of them
             if await self._minding.sweep(kept) or self._beside.ending(kept):
                 return
-        await self._yard.forget(kept)
+        await self._yard.delete(kept)
         await until_available(lambda: self._store.write(drop_kept_attempt, kept.run_id, kept.epoch))
 
     async def close(self) -> None:
@@ -428,7 +432,7 @@ class KeeperWatchdog:
         """Return the sample of one attempt in time, or None."""
         why = "an earlier look still hangs"
         if kept.nonce not in self._begun:
-            self._begun[kept.nonce] = look = asyncio.ensure_future(self._yard.sign(kept))
+            self._begun[kept.nonce] = look = asyncio.ensure_future(self._yard.take_sample(kept))
             try:
                 async with asyncio.timeout(self._patience):
                     return await asyncio.shield(look)
@@ -447,7 +451,7 @@ class KeeperWatchdog:
 
     def _rouse(self, kept: KeptAttempt, look: _Look) -> None:
         for_good = look.missed >= MISSED
-        struck = self._yard.rouse(kept, for_good=for_good)
+        struck = self._yard.wake(kept, for_good=for_good)
         facts = {"run_id": kept.run_id, "attempt": kept.epoch, "missed": look.missed}
         log.warning("keeper.unresponsive", extra={**facts, "ended": struck and for_good})
         if struck and for_good:
@@ -456,7 +460,7 @@ class KeeperWatchdog:
 
 def _told(sign: AttemptSample, hearing: OutputParser, look: _Look) -> AttemptSample:
     """Return a sample with the newest output, redacted and shortened."""
-    pane = None if sign.pane is None else clean(sign.pane)[-LONGEST_PANE:]
+    pane = None if sign.pane is None else clean(sign.pane)[-MAX_PANE:]
     state = "silent" if look.missed else sign.state
     return AttemptSample(
         run_id=sign.run_id,
@@ -468,7 +472,7 @@ def _told(sign: AttemptSample, hearing: OutputParser, look: _Look) -> AttemptSam
         cpu_seconds=sign.cpu_seconds,
         memory_bytes=sign.memory_bytes,
         output_at=sign.output_at,
-        last_line=hearing.last_line[:LONGEST_LINE] or None,
+        last_line=hearing.last_line[:MAX_LINE] or None,
         pane=pane,
     )
 
@@ -531,12 +535,12 @@ class OutputFollower:
                 await self._recorded(kept, hearing)
                 before = dict(hearing.unfinished)
             if ending is None:
-                seen = self._yard.moment()
+                seen = self._yard.boot_time()
                 news = hearing.unfinished != before and any(hearing.unfinished.values())
                 before = dict(hearing.unfinished)
-                await self._yard.rung(kept, QUIET_SECONDS if news else REST_SECONDS)
+                await self._yard.wait_for_change(kept, QUIET_SECONDS if news else REST_SECONDS)
                 continue
-            ending = replace(ending, ago=min(ending.ago, self._yard.moment() - seen))
+            ending = replace(ending, ago=min(ending.ago, self._yard.boot_time() - seen))
             left = await self._minding.swept(kept)
             if left:
                 ending = replace(ending, reason=ExitReason.LOST_UNSWEPT, detail=left, proven=False)

@@ -23,7 +23,7 @@ from rota.model.agents import AgentSpec, AgentUsage, SessionMode
 from rota.model.attempts import AgentSessionRef, Assignment, AttemptReport, Cancelled, KeptAttempt
 from rota.model.budgets import Prices
 from rota.model.runs import Question, Run, RunState
-from rota.model.sessions import LONGEST_SAID
+from rota.model.sessions import MAX_PROMPT_TEXT
 from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
 from rota.model.views import RunFilter
@@ -35,9 +35,9 @@ from rota.rules.prompts import (
     Prompt,
     PromptAnswer,
     PromptMessage,
-    plain,
-    render,
-    sent_of,
+    plain_prompt,
+    prompt_message,
+    render_prompt,
 )
 from rota.store.sessions import find_session
 from rota.store.store import Store, until_available
@@ -86,7 +86,7 @@ class PromptBuilder:
         A run that asked or was lost continues in its own session, one with a shared session in
         that of its thread; never in one of another agent.
         """
-        if not agent.abilities.resume:
+        if not agent.capabilities.resume:
             return None
         own = await self._own_session(assignment, agent)
         if own is not None or wish.session is SessionMode.ISOLATED:
@@ -127,7 +127,7 @@ class PromptBuilder:
             return READ_ALREADY
         answers = await self._answers(assignment)
         since = answers[-1].epoch if answers else 0
-        sections = agent.abilities.envelope if wish.envelope is None else wish.envelope
+        sections = agent.capabilities.envelope if wish.envelope is None else wish.envelope
         whole = await self._envelope(assignment, sections=sections)
         if answers and session is not None and await self._asked_in(assignment, agent, session):
             whole = replace(whole, instructions="", given="")
@@ -138,12 +138,14 @@ class PromptBuilder:
         whole = replace(whole, answers=tuple(map(_answered, answers)))
 
         def sent(lying: Mapping[int, ThreadMessage]) -> Prompt:
-            told = tuple(sent_of(lying.get(one.id, one), files) for one in messages)
+            told = tuple(prompt_message(lying.get(one.id, one), files) for one in messages)
             return replace(whole, messages=told)
 
         def made(lying: Mapping[int, ThreadMessage]) -> AgentSpec:
             envelope = sent(lying)
-            return replace(wish, instructions=(render if sections else plain)(envelope))
+            return replace(
+                wish, instructions=(render_prompt if sections else plain_prompt)(envelope)
+            )
 
         carrying = tuple(message for message in messages if message.files)
         return AgentPrompt(made({}), _said(sent({})), carrying, made)
@@ -226,8 +228,8 @@ def _said(whole: Prompt) -> str:
     if whole.messages:
         said = "\n".join(f"{sent.sender}: {_words(sent)}" for sent in whole.messages)
     else:
-        said = plain(replace(whole, previous=None))
-    return said[:LONGEST_SAID]
+        said = plain_prompt(replace(whole, previous=None))
+    return said[:MAX_PROMPT_TEXT]
 
 
 def _words(sent: PromptMessage) -> str:

@@ -144,7 +144,7 @@ class AttemptRunner:
         self._trying = PromptBuilder(store, patience or LaunchRetryPolicy(), sleep)
         self._posting = AttemptMailbox(yard, minding, mailboxes)
         if mailboxes is not None:
-            mailboxes.tell(self._offering.acknowledged)
+            mailboxes.set_callback(self._offering.acknowledged)
         self._tidy = tidy
         self._tidy_at = 0
         self._taken = False
@@ -160,18 +160,18 @@ class AttemptRunner:
         """Return the routes that it serves when it owns the home."""
         return ROUTES if self._taken else ()
 
-    def waited(self, run_id: int) -> float | None:  # noqa: ARG002 - nothing waits here
+    def queue_wait(self, run_id: int) -> float | None:  # noqa: ARG002 - nothing waits here
         """Nothing waits here."""
         return 0.0
 
-    def let_go(self, run_id: int) -> None:
+    def detach(self, run_id: int) -> None:
         """Leave an attempt running without this process."""
         if run_id in self._going:
             self._going[run_id].left = True
 
     async def open(self) -> bool:
         """Take the keeper home for this process; False if another one has it."""
-        self._taken = self._yard.take()
+        self._taken = self._yard.acquire()
         self._tidy_at = self._store.now() + TIDY_FIRST_MICROS
         return self._taken
 
@@ -189,20 +189,20 @@ class AttemptRunner:
         started. So a keeper has ended before the store considers it dead.
         """
         terms = self._terms
-        promised = self._yard.moment() + terms.seconds
+        promised = self._yard.boot_time() + terms.seconds
         until = self._store.now() + int(terms.promise.total_seconds() * 1_000_000)
         await self._store.write(renew_home_lease, self.home, self._yard.host, until)
         reach("kept_attempt.lease_promised")
-        self._yard.promise(promised)
+        self._yard.extend_lease(promised)
         known = await self._store.read(list_kept_attempts, self.home)
         gone_on = [one for one in known if not one.current and one.run_id not in self._going]
         self._discarding.begin(gone_on, known)
         await stop_waiting_attempts(self._store, self._minding, known)
-        await self._yard.tidy(known)
+        await self._yard.delete_old(known)
         await self._tidy_now_and_then()
         return terms.renew, known
 
-    async def signs(self) -> list[AttemptSample]:
+    async def take_samples(self) -> list[AttemptSample]:
         """Return samples of the running attempts, also between two programs."""
         followed = dict(self._listening.followed)
         between = [going.sign() for run_id, going in self._going.items() if run_id not in followed]

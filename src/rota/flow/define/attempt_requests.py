@@ -41,11 +41,11 @@ from rota.ports.agent import AgentRegistry
 from rota.ports.host import ArtifactStore, OpenArtifact
 from rota.rules import task_spec
 from rota.rules.approvals import APPROVE, DECISIONS, DENY, action_text
-from rota.rules.effects import effect_key, effect_name, slot_of
-from rota.rules.messages import MAIL, envelope, original_in
+from rota.rules.effects import effect_key, effect_name, effect_slot
+from rota.rules.messages import MAIL, mail_fields, original_in
 from rota.rules.permissions import Caller, check_main
 from rota.rules.queue import new_run
-from rota.rules.task_spec import WISHES
+from rota.rules.task_spec import AGENT_FIELDS
 from rota.store import attempt_requests as store_attempt_requests
 from rota.store.attempt_requests import defer_operations, find_effect
 from rota.store.store import Store
@@ -53,16 +53,16 @@ from rota.store.tasks import get_state, get_tasks
 from rota.store.views import get_run
 from rota.store.workers import get_open_runs
 
-LONGEST_MESSAGE = 64 * 1024
-LONGEST_QUESTION = 16 * 1024
-SHORTEST_WAIT = timedelta(minutes=1)
-USUAL_WAIT = timedelta(hours=24)
-LONGEST_WAIT = timedelta(days=30)
+MAX_MESSAGE = 64 * 1024
+MAX_QUESTION = 16 * 1024
+MIN_WAIT = timedelta(minutes=1)
+DEFAULT_WAIT = timedelta(hours=24)
+MAX_WAIT = timedelta(days=30)
 DEEPEST_SUBTASK = 4
 """Maximum number of runs between a subtask and the first run."""
-HANDED_DOWN = ("agent", "command", *WISHES, *task_spec.FIELDS, *task_spec.BOUNDS)
+HANDED_DOWN = ("agent", "command", *AGENT_FIELDS, *task_spec.SITE_FIELDS, *task_spec.LIMIT_FIELDS)
 """What a subtask inherits from its parent, in particular its isolation."""
-OF_A_SCRIPT = (*task_spec.FIELDS, *task_spec.BOUNDS)
+OF_A_SCRIPT = (*task_spec.SITE_FIELDS, *task_spec.LIMIT_FIELDS)
 NOWHERE = "log:"
 """Target of alerts for a task without a delivery target."""
 _TARGET = re.compile(rf"[A-Za-z0-9_]+:[^{CONTROLS}{INVISIBLE}]{{0,200}}")
@@ -130,7 +130,7 @@ async def load_attempt_context(
         epoch=held.epoch,
         task_id=run.task_id,
         space_id=tasks[0].space_id,
-        slot=slot_of(run),
+        slot=effect_slot(run),
     )
     return AttemptRequestContext(
         store=store, caller=caller, held=held, run=run, task=tasks[0], speaker=speaker,
@@ -188,8 +188,8 @@ async def ask_user(
     action: object = None,
 ) -> WaitingForAnswer:
     """Store a question; the run waits for the answer when the program has ended."""
-    wait = USUAL_WAIT if expires_in is None else expires_in
-    if not SHORTEST_WAIT <= wait <= LONGEST_WAIT:
+    wait = DEFAULT_WAIT if expires_in is None else expires_in
+    if not MIN_WAIT <= wait <= MAX_WAIT:
         raise Invalid("expires_in", wait, "give a duration from 1m to 30d")
     shown = [clean(option) for option in options]
     if action is not None:
@@ -206,7 +206,7 @@ async def ask_user(
         raise Invalid("default", default, f"choose one of: {', '.join(shown)}")
     asked = WaitingForAnswer(
         question=_words("question", question),
-        context=clean(context)[:LONGEST_QUESTION],
+        context=clean(context)[:MAX_QUESTION],
         options=tuple(shown),
         expires_in=wait,
         default=None if default is None else _words("default", default),
@@ -226,8 +226,8 @@ async def ask_user(
 
 def _words(field: str, text: str) -> str:
     shown = clean(text).strip()
-    if not 0 < len(shown) <= LONGEST_QUESTION:
-        raise Invalid(field, text, f"needs 1 to {LONGEST_QUESTION} visible characters")
+    if not 0 < len(shown) <= MAX_QUESTION:
+        raise Invalid(field, text, f"needs 1 to {MAX_QUESTION} visible characters")
     return shown
 
 
@@ -368,7 +368,10 @@ async def spawn_subtask(
 def _handed_down(speech: AttemptRequestContext) -> dict[str, Any]:
     """Return the spec that a subtask inherits; a one-off run has its own."""
     spec: Mapping[str, Any] = speech.task.spec
-    if speech.task.origin == task_spec.ORIGIN and speech.task.name in task_spec.NAMES.values():
+    if (
+        speech.task.origin == task_spec.ONE_OFF_ORIGIN
+        and speech.task.name in task_spec.ONE_OFF_NAMES.values()
+    ):
         brought = json.loads(speech.run.payload)
         spec = {**spec, **brought} if isinstance(brought, dict) else spec
     names = HANDED_DOWN if speech.task.kind is TaskKind.AGENT else OF_A_SCRIPT
@@ -398,8 +401,8 @@ def _message(
     mail: MailInput,
     files: tuple[Attachment, ...],
 ) -> tuple[NewDelivery, str]:
-    if not 0 < len(text.encode()) <= LONGEST_MESSAGE:
-        raise Invalid("text", text, f"needs 1 to {LONGEST_MESSAGE} bytes")
+    if not 0 < len(text.encode()) <= MAX_MESSAGE:
+        raise Invalid("text", text, f"needs 1 to {MAX_MESSAGE} bytes")
     channel, _, rest = target.partition(":")
     enclosed = [[each.name, each.sha256] for each in files]
     named = name or effect_name("message", target, text, *enclosed)
@@ -412,7 +415,7 @@ def _message(
         target=rest,
         body=text,
         dedupe_key=key,
-        mail=envelope(mail.subject, mail.format, original) if channel == MAIL else None,
+        mail=mail_fields(mail.subject, mail.format, original) if channel == MAIL else None,
         attachments=files,
     )
     return delivery, named
@@ -450,7 +453,7 @@ def _thread(speech: AttemptRequestContext) -> str | None:
     return speech.held.thread or speech.task.thread
 
 
-MOST_FILES = 10
+MAX_FILES = 10
 LARGEST = 25 * 1024 * 1024
 """Total size of the files of a message."""
 CHUNK = 1024 * 1024
@@ -462,8 +465,8 @@ async def attach_files(
     """Return the attachments with these names, in their order."""
     if not names:
         return ()
-    if len(names) > MOST_FILES or len(set(names)) != len(names):
-        raise Invalid("files", ", ".join(names), f"name at most {MOST_FILES} files, each once")
+    if len(names) > MAX_FILES or len(set(names)) != len(names):
+        raise Invalid("files", ", ".join(names), f"name at most {MAX_FILES} files, each once")
     if artifacts is None:
         raise Unavailable(
             "files can be attached only on the machine of the run: use the daemon of its home"

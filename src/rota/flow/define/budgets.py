@@ -13,10 +13,10 @@ from rota.model.spaces import Space
 from rota.model.tasks import Task, TaskKind
 from rota.ports.agent import AgentRegistry
 from rota.rules.budgets import (
-    WORDS,
+    UNIT_NAMES,
     UsageForecast,
-    day_of,
     forecast,
+    local_date,
     unpriced_models,
     unusable_caps,
 )
@@ -64,7 +64,7 @@ async def set_task_budget(
     if caps and not USABLE[task.kind]:
         raise Invalid("task", task.name, "a callable has no budget: give this task a timeout")
     for unit in unusable_caps(task.kind, caps):
-        advice = f"a {task.kind} uses no {WORDS[unit]}: cap its time"
+        advice = f"a {task.kind} uses no {UNIT_NAMES[unit]}: cap its time"
         raise Invalid("task", task.name, advice)
     if agents is not None and task.kind is TaskKind.AGENT:
         check_priced(agents, task.spec, caps)
@@ -74,8 +74,8 @@ async def set_task_budget(
 
 def check_priced(agents: AgentRegistry, spec: Mapping[str, Any], caps: BudgetCaps) -> None:
     """Refuse a cost budget for an agent whose cost is unknown."""
-    agent = agents.named(spec.get("agent"))
-    tells, model = agent.abilities.money, spec.get("model")
+    agent = agents.get(spec.get("agent"))
+    tells, model = agent.capabilities.money, spec.get("model")
     why = unpriced_models(agent.name, model, agents.prices, tells=tells)
     if caps.cost is not None and why is not None:
         raise Invalid("cost_usd", f"{caps.cost / MICROS:g}", why)
@@ -127,4 +127,4 @@ async def forecast_of(store: Store, task: Task) -> UsageForecast | None:
 
 
 def _today(store: Store, space: Space) -> str:
-    return day_of(from_micros(store.now()), space.timezone)
+    return local_date(from_micros(store.now()), space.timezone)

@@ -9,13 +9,13 @@ from rota.model.instants import maybe_micros, to_micros
 from rota.model.keys import Key, KeyScope, NewKey
 from rota.model.spaces import SpaceRole
 from rota.rules.permissions import Caller, check_grant, check_space, visible_space
-from rota.rules.tokens import SECRET_BYTES, digest_of, prefix_of, token_of
+from rota.rules.tokens import SECRET_BYTES, key_token, secret_digest, token_prefix
 from rota.store import keys as store_keys
 from rota.store.keys import add_key
 from rota.store.store import Store
 from rota.store.tasks import find_space
 
-LONGEST_NAME = 128
+MAX_NAME = 128
 
 
 async def create_key(
@@ -31,8 +31,8 @@ async def create_key(
 ) -> tuple[Key, str]:
     """Create a key for a space; return it with its token, which is not stored."""
     check_space(caller, space)
-    if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
-        raise Invalid("name", name, f"use 1 to {LONGEST_NAME} printable characters")
+    if not (0 < len(name) <= MAX_NAME and name.isprintable()):
+        raise Invalid("name", name, f"use 1 to {MAX_NAME} printable characters")
     if not scopes:
         raise Invalid("scopes", "", f"give at least one of {', '.join(KeyScope)}")
     if expires_at is not None and to_micros(expires_at) <= store.now():
@@ -47,15 +47,15 @@ async def create_key(
         NewKey(
             space_id=owner.id,
             name=name,
-            prefix=prefix_of(secret),
-            digest=digest_of(secret),
+            prefix=token_prefix(secret),
+            digest=secret_digest(secret),
             role=wanted,
             scopes=scopes,
             created_by=caller.name,
             expires_at=maybe_micros(expires_at),
         ),
     )
-    return key, token_of(secret)
+    return key, key_token(secret)
 
 
 async def list_keys(store: Store, caller: Caller, space: str | None = None) -> list[Key]:

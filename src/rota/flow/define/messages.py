@@ -16,9 +16,9 @@ from rota.model.runs import RunBatch, RunSource
 from rota.model.sessions import AgentSession, SessionFilter
 from rota.model.tasks import Task, TaskKind
 from rota.model.threads import (
-    LARGEST_FILES,
-    LONGEST_MESSAGE,
-    MOST_FILES,
+    MAX_FILES,
+    MAX_FILES_BYTES,
+    MAX_MESSAGE,
     READER,
     MessageFile,
     NewFile,
@@ -27,7 +27,7 @@ from rota.model.threads import (
     ThreadMessage,
 )
 from rota.ports.agent import AgentRegistry
-from rota.rules.messages import asks_for_answer, check_apart, file_name, mimetype_of
+from rota.rules.messages import asks_for_answer, check_distinct_names, file_name, mimetype_of
 from rota.rules.permissions import Caller, check_claim, check_space, may_act_for, thread_not_found
 from rota.rules.queue import conversation_of, reading_pool
 from rota.store.sessions import (
@@ -72,8 +72,8 @@ async def say(
     with a trigger word, a message without it waits for the next one that has it.
     """
     check_space(caller, space)
-    if len(body) > LONGEST_MESSAGE or not (body or files):
-        raise Invalid("text", body, f"needs 1 to {LONGEST_MESSAGE} characters, or none with files")
+    if len(body) > MAX_MESSAGE or not (body or files):
+        raise Invalid("text", body, f"needs 1 to {MAX_MESSAGE} characters, or none with files")
     sent = await asyncio.to_thread(_checked, files) if files else ()
     owner = await store.read(find_space, space)
     found = await store.read(get_thread, thread)
@@ -99,13 +99,13 @@ async def say(
 
 def _checked(files: Sequence[NewAttachment]) -> tuple[NewFile, ...]:
     """Return validated files."""
-    if len(files) > MOST_FILES:
-        raise Invalid("files", len(files), f"send at most {MOST_FILES} with a message")
-    if (size := sum(len(file.content) for file in files)) > LARGEST_FILES:
-        advice = f"the files of a message have {LARGEST_FILES >> 20} MiB together at most"
+    if len(files) > MAX_FILES:
+        raise Invalid("files", len(files), f"send at most {MAX_FILES} with a message")
+    if (size := sum(len(file.content) for file in files)) > MAX_FILES_BYTES:
+        advice = f"the files of a message have {MAX_FILES_BYTES >> 20} MiB together at most"
         raise Invalid("files", f"{size} bytes", advice)
     names = [file_name(file.name) for file in files]
-    check_apart(names)
+    check_distinct_names(names)
     return tuple(_kept(name, file) for name, file in zip(names, files, strict=True))
 
 

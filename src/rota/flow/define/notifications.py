@@ -9,7 +9,7 @@ from rota.errors import Invalid, NotFound
 from rota.model.notifications import NotificationLevel, NotificationTarget
 from rota.model.spaces import SpaceRole
 from rota.model.text import CONTROLS, INVISIBLE
-from rota.rules.notifications import FLOORS
+from rota.rules.notifications import MIN_PRIORITIES
 from rota.rules.permissions import Caller, check_space, visible_space
 from rota.store.notifications import (
     drop_notification_target,
@@ -46,7 +46,7 @@ async def set_target(
     if len(standing) >= MOST_PREFERENCES and to not in {p.to for p in standing}:
         raise Invalid("to", to, f"a space has {MOST_PREFERENCES} at most: remove one first")
     await store.write(
-        set_notification_target, owner.id, channel, target, FLOORS[least], usual=usual
+        set_notification_target, owner.id, channel, target, MIN_PRIORITIES[least], usual=usual
     )
     return next(p for p in await store.read(list_notification_targets, owner.id) if p.to == to)
 

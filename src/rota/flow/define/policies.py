@@ -23,7 +23,7 @@ from rota.model.tasks import (
 )
 from rota.ports.agent import AgentRegistry
 from rota.rules.notifications import MAX_PROGRESS
-from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_mode
+from rota.rules.task_spec import AGENT_FIELDS, CHEAPER_MODEL, read_agent_spec, read_session_mode
 from rota.timing.durations import parse_duration
 
 MAX_LENGTH = timedelta(days=366)
@@ -101,7 +101,7 @@ def _check_length(field: str, value: timedelta) -> None:
 
 OF_PROGRAMS = frozenset({"output"})
 """Agent options that scripts support as well."""
-OF_AGENTS = ("agent", *(wish for wish in WISHES if wish not in OF_PROGRAMS))
+OF_AGENTS = ("agent", *(wish for wish in AGENT_FIELDS if wish not in OF_PROGRAMS))
 
 
 def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]
             advice = "applies only to agents with instructions; leave it out"
             raise Invalid(stray, spec[stray], advice)
         return dict(spec)
-    agent = agents.named(spec.get("agent"))
+    agent = agents.get(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
     if spec.get("answers") and not spec.get("session"):
         spec = {
@@ -136,9 +136,9 @@ def _with_model(agents: AgentRegistry, agent: str, spec: Mapping[str, Any]) -> M
         rest = {name: value for name, value in spec.items() if name != "model_tier"}
         spec = {**rest, "model": agents.model_of(agent, tier)}
     low = agents.tiers.get(agent, {}).get("low")
-    if low is None or spec.get("model") == low or spec.get(CHEAPER) == low:
+    if low is None or spec.get("model") == low or spec.get(CHEAPER_MODEL) == low:
         return spec
-    return {**spec, CHEAPER: low}
+    return {**spec, CHEAPER_MODEL: low}
 
 
 HINTS: Mapping[type, Mapping[str, Any]] = {

@@ -17,7 +17,7 @@ from rota.model.instants import from_micros, maybe_micros, to_micros
 from rota.model.json import encode
 from rota.model.runs import (
     FINISHED,
-    LONGEST_PAYLOAD,
+    MAX_PAYLOAD_BYTES,
     Enqueued,
     NewRun,
     Question,
@@ -54,7 +54,7 @@ from rota.store.views import get_question, list_successors
 from rota.store.workers import get_open_runs
 
 LONGEST_KEY = 256
-LONGEST_ANSWER = 16 * 1024
+MAX_ANSWER = 16 * 1024
 MOST_BACKFILLED = 1_000
 
 Deciding: TypeAlias = Callable[[Run, ControlRequest], Awaitable[ApprovedAction]]
@@ -67,9 +67,9 @@ def encode_payload(payload: object) -> str:
         text = encode(payload)
     except (TypeError, ValueError) as fault:
         raise Invalid("payload", payload, f"must be plain JSON values ({fault})") from None
-    if len(text) > LONGEST_PAYLOAD // 4 and len(text.encode()) > LONGEST_PAYLOAD:
+    if len(text) > MAX_PAYLOAD_BYTES // 4 and len(text.encode()) > MAX_PAYLOAD_BYTES:
         advice = (
-            f"has {len(text.encode())} bytes, at most {LONGEST_PAYLOAD} (256 KiB) are allowed: "
+            f"has {len(text.encode())} bytes, at most {MAX_PAYLOAD_BYTES} (256 KiB) are allowed: "
             "store the data elsewhere and pass its name"
         )
         raise Invalid("payload", text, advice)
@@ -289,8 +289,8 @@ async def answer_question(
     run = await find_run(store, caller, question.run_id)
     if question.answered_at is not None or run.state is not RunState.WAITING:
         raise IllegalMove(run.state, f"take this {RunTransition.ANSWER}: the question is closed")
-    if not 0 < len(text) <= LONGEST_ANSWER:
-        raise Invalid("answer", text, f"needs 1 to {LONGEST_ANSWER} characters")
+    if not 0 < len(text) <= MAX_ANSWER:
+        raise Invalid("answer", text, f"needs 1 to {MAX_ANSWER} characters")
     check_decision(question, text, seen, store.now())
     if question.options and text not in question.options:
         raise Invalid("answer", text, f"choose one of: {', '.join(question.options)}")

@@ -24,7 +24,7 @@ from rota.timing.options import build
 from rota.timing.timetable import timetable
 
 KINDS = ("cron", "every", "rrule", "at", "times", "words")
-MOST_SCHEDULES = 1_000
+MAX_CREATED_SCHEDULES = 1_000
 SHORTEST = timedelta(seconds=1)
 """The shortest interval for people, agents and programs; a shorter one is a typing error."""
 TOO_SHORT = 'at most once a second: use "1s" or longer; "1m" is a minute'
@@ -208,8 +208,8 @@ def _record(
 
 
 async def _check_count(store: Store, task_id: int) -> None:
-    if len(await store.read(list_schedules, [task_id])) >= MOST_SCHEDULES:
-        raise Invalid("schedule", task_id, f"a task has at most {MOST_SCHEDULES} schedules")
+    if len(await store.read(list_schedules, [task_id])) >= MAX_CREATED_SCHEDULES:
+        raise Invalid("schedule", task_id, f"a task has at most {MAX_CREATED_SCHEDULES} schedules")
 
 
 async def drop_schedule(

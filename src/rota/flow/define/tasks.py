@@ -20,7 +20,7 @@ from rota.model.tasks import MAX_TITLE, After, NewTask, Policy, Pool, Task, Task
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
-from rota.rules.task_spec import NAMES, ORIGIN
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN
 from rota.store import settlement as store_settlement
 from rota.store import tasks as store_tasks
 from rota.store.store import Store
@@ -222,7 +222,7 @@ async def delete_task(
 
 async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> Task:
     """Return the task of a space for one-off runs of a kind."""
-    name = NAMES[kind]
+    name = ONE_OFF_NAMES[kind]
     owner = await store.read(find_space, space)
     found = await store.read(find_task, owner.id, name)
     if found is None:
@@ -235,9 +235,9 @@ async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> 
             kind=kind,
             route=kind.value,
             policy=Policy(pool=Pool.FOREGROUND),
-            origin=ORIGIN,
+            origin=ONE_OFF_ORIGIN,
         )
-    if found.origin != ORIGIN:
+    if found.origin != ONE_OFF_ORIGIN:
         message = f"the task {name!r} has a reserved name: rename it"
         raise Conflict(message)
     return found

@@ -15,7 +15,7 @@ from rota.model.tasks import Task
 from rota.model.threads import NewThread, Thread, ThreadFilter
 from rota.ports.clock import Random
 from rota.rules.permissions import (
-    MOST_THREADS,
+    MAX_THREADS,
     Caller,
     check_claim,
     check_conversation,
@@ -90,7 +90,7 @@ async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[
     if found is not None:
         check_conversation(found, changes)
         return
-    standing = await store.read(list_threads, ThreadFilter(space_id=owner.id, limit=MOST_THREADS))
+    standing = await store.read(list_threads, ThreadFilter(space_id=owner.id, limit=MAX_THREADS))
     check_threads(len(standing))
 
 

@@ -9,14 +9,14 @@ from rota.flow.observe.time_text import count_text
 from rota.model.clock_jumps import Leap
 from rota.model.instants import from_micros, to_micros
 from rota.model.schedules import StoredSchedule
-from rota.rules.plans import RULE_FAULTS, timetable_for
+from rota.rules.plans import RULE_ERRORS, timetable_for
 from rota.store.clock_jumps import missed_schedules
 from rota.store.store import Store
 from rota.store.views import list_slot_runs
 
 MOST_TASKS = 5
-MOST_SCHEDULES = 20
-MOST_SLOTS = 1_000
+MAX_CREATED_SCHEDULES = 20
+MAX_SLOTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,9 @@ async def passed_over(
 ) -> list[PassedOver]:
     """Return tasks whose slots in a span were skipped and have no run since."""
     found: dict[int, PassedOver] = {}
-    for schedule in await store.read(missed_schedules, early, space_id, task_id, MOST_SCHEDULES):
+    for schedule in await store.read(
+        missed_schedules, early, space_id, task_id, MAX_CREATED_SCHEDULES
+    ):
         passed = await _of(store, schedule, early)
         if passed is not None and (schedule.task_id in found or len(found) < MOST_TASKS):
             found[schedule.task_id] = _joined(found.get(schedule.task_id), passed)
@@ -59,8 +61,8 @@ async def _of(store: Store, schedule: StoredSchedule, early: Leap) -> PassedOver
     try:
         stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
         table = timetable_for(schedule.rule, schedule.generation, stagger)
-        slots = table.between(start, end, limit=MOST_SLOTS + 1)
-    except RULE_FAULTS:
+        slots = table.between(start, end, limit=MAX_SLOTS + 1)
+    except RULE_ERRORS:
         return None
     if not slots:
         return None
@@ -76,7 +78,7 @@ async def _of(store: Store, schedule: StoredSchedule, early: Leap) -> PassedOver
         slots=left,
         start=start,
         end=end,
-        more=len(slots) > MOST_SLOTS,
+        more=len(slots) > MAX_SLOTS,
     )
 
 

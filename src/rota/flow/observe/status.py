@@ -13,7 +13,7 @@ from rota.model.clock_jumps import Leap
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.schedules import paused_since
 from rota.model.views import DeadDeliveriesView, QueueView, SlotView, WorkerView
-from rota.rules.clock_jumps import leapt_forward, planned_too_early
+from rota.rules.clock_jumps import planned_too_early, recent_jump
 from rota.store import plans as store_plans
 from rota.store import views as store_views
 from rota.store.budgets import count_over_budget
@@ -88,7 +88,7 @@ def _leaving(worker: WorkerView, own: DaemonState) -> WorkerView:
     return replace(worker, leaving=True, gone=worker.gone or own.state == STOPPED)
 
 
-MOST_SLOTS = 100
+MAX_SLOTS = 100
 """Number of slots for which their runs are listed."""
 LATELY = timedelta(days=1)
 """How long a message that could not be sent is reported."""
@@ -137,7 +137,7 @@ async def view_status(
     """Return the status of the database, or of one space with all numbers limited to it."""
     hands = await worker_availability(store, own)
     queue = await store.read(view_queue, space_id)
-    slots = await store.read(list_busy_slots, space_id, MOST_SLOTS) if queue.running else []
+    slots = await store.read(list_busy_slots, space_id, MAX_SLOTS) if queue.running else []
     leaps = await store.read(get_clock_jumps)
     early = planned_too_early(leaps, store.now())
     seen = judge(
@@ -156,7 +156,7 @@ async def view_status(
         ),
     )
     passed = [] if early is None else await passed_over(store, early, space_id)
-    leapt = _leap_warnings(seen.now, leapt_forward(leaps, store.now()), early, passed)
+    leapt = _leap_warnings(seen.now, recent_jump(leaps, store.now()), early, passed)
     return replace(seen, slots=slots, warnings=[*seen.warnings, *leapt])
 
 

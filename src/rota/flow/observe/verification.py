@@ -30,8 +30,8 @@ from rota.model.verification import (
     VerificationOverview,
     Violation,
 )
-from rota.rules.plans import RULE_FAULTS, timetable_for
-from rota.rules.settlement import TRIES
+from rota.rules.plans import RULE_ERRORS, timetable_for
+from rota.rules.settlement import DELIVERY_RETRY
 from rota.rules.verification import (
     IN_FORCE,
     TaskDefinition,
@@ -45,7 +45,7 @@ from rota.store.store import Store
 from rota.store.verification import examine
 from rota.timing.timetable import Timetable
 
-MOST_SLOTS = 10_000
+MAX_SLOTS = 10_000
 """Maximum number of checked slots of a schedule, the newest ones."""
 
 MOST_TOLD = 100
@@ -184,7 +184,7 @@ class Verifier:
         self._looked[Invariant.SENT_ONCE] += len(page)
         for delivery in page:
             whole = delivery.created_at >= self._pruned_before
-            self._add(check_delivery(delivery, TRIES.attempts, whole=whole))
+            self._add(check_delivery(delivery, DELIVERY_RETRY.attempts, whole=whole))
 
     def schedules(self, page: Sequence[ScheduleRecord]) -> Iterator[SlotRecord]:
         """Check schedules; yield the slots that each must have had up to its cursor."""
@@ -194,7 +194,7 @@ class Verifier:
             self._names[schedule.id] = _called(schedule)
             try:
                 slots = self._slots_of(schedule)
-            except RULE_FAULTS:
+            except RULE_ERRORS:
                 self._unreadable += 1
                 continue
             self._looked[Invariant.EVERY_SLOT] += len(slots)
@@ -206,12 +206,12 @@ class Verifier:
         # A rule is valid since its last edit, and records exist since the last pruning.
         start = from_micros(max(schedule.updated_at, self._pruned_before - 1))
         end = from_micros(schedule.cursor)
-        begin = newest_from(table, start, end, MOST_SLOTS)
+        begin = newest_from(table, start, end, MAX_SLOTS)
         self._cut += begin > start
         self._begins[schedule.id] = to_micros(begin)
         return [
             SlotRecord(schedule_id=schedule.id, key=slot.key, at=to_micros(slot.at))
-            for slot in table.between(begin, end, limit=MOST_SLOTS)
+            for slot in table.between(begin, end, limit=MAX_SLOTS)
         ]
 
     def _judge_next(self, schedule: ScheduleRecord, table: Timetable) -> None:
@@ -277,7 +277,7 @@ class Verifier:
             yield f"the first events of {runs} from before that: they have been pruned"
         if self._cut:
             schedules = count_text(self._cut, "schedule")
-            yield f"the older slots of {schedules}: only the newest {MOST_SLOTS:,} are checked"
+            yield f"the older slots of {schedules}: only the newest {MAX_SLOTS:,} are checked"
         if self._unreadable:
             unreadable = count_text(self._unreadable, "schedule")
             yield f"the slots of {unreadable} whose rule cannot be read"

@@ -42,7 +42,7 @@ from rota.store.views import (
 from rota.timing.rule_builders import from_record
 from rota.timing.timetable import Timetable, timetable
 
-MOST_SLOTS = 40
+MAX_SLOTS = 40
 MOST_RUNS = 200
 FAR = timedelta(days=400)
 NARROWEST = timedelta(minutes=1)
@@ -238,7 +238,7 @@ def planned_around(
         begin = now + A_MOMENT
     ahead = (planned for schedule in schedules for planned in _slots(schedule, begin, span.end))
     coming = sorted(ahead, key=lambda planned: planned.slot.at)
-    room = max(1, MOST_SLOTS - len(past))
+    room = max(1, MAX_SLOTS - len(past))
     end = span.end if len(coming) <= room else coming[room - 1].slot.at
     told = replace(span, start=start, end=end)
     return [*past, *(planned for planned in coming if planned.slot.at <= end)], told
@@ -251,7 +251,7 @@ def planned_in(
     start = span.start
     found: list[PlannedInstant] = []
     for schedule in schedules:
-        begin = newest_from(_table(schedule), span.start, span.end, MOST_SLOTS)
+        begin = newest_from(_table(schedule), span.start, span.end, MAX_SLOTS)
         start = max(start, begin)
         found += _slots(schedule, begin, span.end)
     kept = sorted((p for p in found if p.slot.at >= start), key=lambda p: p.slot.at)
@@ -278,7 +278,7 @@ def _slots(schedule: StoredSchedule, start: datetime, end: datetime) -> Iterable
     """Yield slots and exceptions from start to end, inclusive."""
     begin = start - timedelta(microseconds=1)
     seen = set()
-    for slot in _table(schedule).between(begin, end, limit=2 * MOST_SLOTS):
+    for slot in _table(schedule).between(begin, end, limit=2 * MAX_SLOTS):
         seen.add(slot.key)
         yield PlannedInstant(schedule=schedule, slot=slot)
     rule = from_record(json.loads(schedule.rule))
@@ -289,7 +289,7 @@ def _slots(schedule: StoredSchedule, start: datetime, end: datetime) -> Iterable
         relaxed.append((SlotKind.EXCLUDED, replace(rule, excluded=(), quiet=())))
     for kind, laxer in relaxed:
         table = timetable(laxer, generation=schedule.generation)
-        for slot in table.between(begin, end, limit=2 * MOST_SLOTS):
+        for slot in table.between(begin, end, limit=2 * MAX_SLOTS):
             if slot.key not in seen:
                 seen.add(slot.key)
                 yield PlannedInstant(schedule=schedule, slot=slot, kind=kind)

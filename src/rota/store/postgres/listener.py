@@ -23,7 +23,7 @@ CLOCK_STALE = 60_000_000
 """Microseconds after which one who does not listen reads the clock before the next write."""
 
 FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 10.0
+MAX_PAUSE = 10.0
 SAMPLES = 3
 _READ_CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
@@ -159,4 +159,4 @@ class NotificationListener:
                 return await self._listen()
             except ANY as fault:
                 log.debug("store.listener_waiting", extra={"error": str(fault)})
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)

@@ -29,7 +29,7 @@ from rota.store.postgres.connection import CONNECT_SECONDS, connect, let_go
 from rota.store.postgres.transactions import GONE, Connection, place_of, translate
 from rota.store.sql_console import (
     FAILED,
-    MOST_BYTES,
+    MAX_BYTES,
     MOST_ROWS,
     NOT_THERE,
     ONE_QUERY,
@@ -47,7 +47,7 @@ from rota.store.sql_console import (
 ROLE = "rota_sql"
 SCHEMA = "rota_sql"
 TOKEN = "rota.token"  # noqa: S105 - the name of a setting
-LONGEST_NAME = 63
+MAX_NAME = 63
 SETTINGS = {
     "default_transaction_read_only": "on",
     "statement_timeout": f"{SECONDS:.0f}s",
@@ -130,7 +130,7 @@ def instant(micros: str) -> str:
 
 def role_ddl(role: str = ROLE) -> str:
     """Return what makes the role and everything it may see."""
-    if not (0 < len(role) <= LONGEST_NAME and role.isascii() and role.isidentifier()):
+    if not (0 < len(role) <= MAX_NAME and role.isascii() and role.isidentifier()):
         raise Invalid("role", role, "use letters, digits and underscores")
     settings = "\n".join(
         f'alter role "{role}" set {name} = {_value(value)};' for name, value in SETTINGS.items()
@@ -288,8 +288,8 @@ async def _answer(connection: Connection, sql: str, inquiry: SqlQuery) -> SqlRes
         cursor = await prepared.cursor(*inquiry.params)
         while not truncated and (found := await cursor.fetch(STEP)):
             for (text,) in found:
-                size += MOST_BYTES + 1 if text is None else len(text.encode())
-                if len(rows) == MOST_ROWS or size > MOST_BYTES:
+                size += MAX_BYTES + 1 if text is None else len(text.encode())
+                if len(rows) == MOST_ROWS or size > MAX_BYTES:
                     truncated = True
                     break
                 row = json.loads(text)
@@ -334,7 +334,7 @@ def _within(sql: str, count: int) -> str:
     columns = ", ".join(f"c{index}" for index in range(count))
     return (
         f"with asked({columns}) as (\n{sql}\n)"  # noqa: S608 - that is what it is for
-        f" select case when octet_length(one.row) <= {MOST_BYTES} then one.row end"
+        f" select case when octet_length(one.row) <= {MAX_BYTES} then one.row end"
         f" from (select row_to_json(asked.*)::text as row from asked limit {MOST_ROWS + 1}) one"
     )
 

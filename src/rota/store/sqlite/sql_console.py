@@ -14,7 +14,7 @@ from typing import Any
 from rota.errors import Busy, RotaError, SqlFailed, SqlRefused, SqlTimeout, Unavailable
 from rota.store.sql_console import (
     FAILED,
-    MOST_BYTES,
+    MAX_BYTES,
     SECONDS,
     TOO_LONG,
     ConcurrencyGate,
@@ -24,7 +24,7 @@ from rota.store.sql_console import (
 )
 
 PROGRAM = "rota.store.sqlite.sql_console_process"
-LONGEST_ANSWER = 8 * MOST_BYTES
+MAX_ANSWER = 8 * MAX_BYTES
 """A character may take six bytes in JSON."""
 PATIENCE = SECONDS + 3.0
 """Beyond the time of a query: to start a process on a busy machine."""
@@ -127,7 +127,7 @@ async def _start() -> Process:
         stdin=PIPE,
         stdout=PIPE,
         env={"PYTHONPATH": path},
-        limit=LONGEST_ANSWER,
+        limit=MAX_ANSWER,
         start_new_session=True,
     )
 

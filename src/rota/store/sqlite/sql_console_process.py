@@ -31,7 +31,7 @@ import apsw.ext
 from rota.errors import RotaError, SqlFailed, SqlRefused, SqlTimeout, Unavailable
 from rota.store.sql_console import (
     FAILED,
-    MOST_BYTES,
+    MAX_BYTES,
     MOST_ROWS,
     NOT_THERE,
     ONE_QUERY,
@@ -229,7 +229,7 @@ def _rows(
     for found in connection.execute(info.query, params):
         row = [_shown(value) for value in found]
         size += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        if len(rows) == MOST_ROWS or size > MOST_BYTES:
+        if len(rows) == MOST_ROWS or size > MAX_BYTES:
             truncated = True
             break
         rows.append(row)

@@ -14,7 +14,7 @@ from rota.agent_api.dispatcher import RateLimiter
 from rota.agent_api.mailbox.folder import Mailbox
 from rota.agent_api.mailbox.manager import MailboxManager
 from rota.agent_api.mailbox.processor import BURST
-from rota.keeper.workspace import make_box
+from rota.keeper.workspace import make_mailbox
 from rota.model.attempts import KeptAttempt
 from rota.rules.redaction import Redactor
 from tests.unit.attempt.keeper_home_fake import assignment
@@ -53,7 +53,7 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path):
-    return Folder(make_box(tmp_path / "1-1", "abcdef12"))
+    return Folder(make_mailbox(tmp_path / "1-1", "abcdef12"))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ class Office:
             run_id=lease.run_id, epoch=lease.epoch, home="here", nonce=f"{lease.run_id:016x}",
             boot="boot", executor="process",
         )  # fmt: skip
-        folder = Folder(make_box(self.home / f"{lease.run_id}-{lease.epoch}", kept.nonce[:8]))
+        folder = Folder(make_mailbox(self.home / f"{lease.run_id}-{lease.epoch}", kept.nonce[:8]))
         folder.given, folder.kept = given, kept
         await self.open(folder, post or self.post)
         return folder

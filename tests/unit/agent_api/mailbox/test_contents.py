@@ -25,7 +25,7 @@ async def give(office, run_id, epoch, text=""):
         id=1, thread="cli:default", sender="ann", body=text, at=office.bench.clock.now(),
         state=MessageState.PENDING, reader_run_id=None, run_id=None, epoch=None, read_at=None,
     )  # fmt: skip
-    return await office.post.give(run_id, epoch, said, lambda said: {"text": said.body})
+    return await office.post.put_message(run_id, epoch, said, lambda said: {"text": said.body})
 
 
 async def test_nothing_is_given_to_a_program_that_does_not_listen(office):
@@ -122,7 +122,7 @@ async def test_a_program_may_have_it_told_again(office):
 
 async def test_a_snapshot_is_not_made_again_for_a_program_that_goes_on(office):
     folder = await office.opened()
-    office.post.leave(folder.kept.run_id)
+    office.post.release(folder.kept.run_id)
     count = len(office.notebook.asked)
     folder.given = folder.given._replace(kept=folder.kept)
     await office.open(folder)

@@ -47,7 +47,7 @@ async def test_files_lie_there_as_they_were_sent_and_for_their_owner_alone(offic
     folder = await office.opened()
     said = await message(office.bench)
     for _ in range(2):
-        await office.post.bring(folder.kept, said)
+        await office.post.put_files(folder.kept, said)
         assert lying(folder) == {f"{said.id}/{name}": sent for name, sent in SENT.items()}
     place = folder.path / "in" / "files" / str(said.id)
     assert place.stat().st_mode & 0o777 == 0o700
@@ -57,12 +57,12 @@ async def test_files_lie_there_as_they_were_sent_and_for_their_owner_alone(offic
 
 async def test_the_next_process_finds_them_there(office):
     folder, said = await office.opened(), await message(office.bench)
-    await office.post.bring(folder.kept, said)
+    await office.post.put_files(folder.kept, said)
     office.post.shut()
     office.post = office.another()
     folder.given = folder.given._replace(kept=folder.kept)
     await office.open(folder)
-    await office.post.bring(folder.kept, said)
+    await office.post.put_files(folder.kept, said)
     assert len(lying(folder)) == 2
 
 
@@ -71,7 +71,7 @@ async def test_what_a_process_left_half_done_is_no_message(office):
     half = folder.path / "in" / "files" / ".0123456789abcdef"
     half.mkdir()
     (half / "a b.png").write_bytes(b"half")
-    await office.post.bring(folder.kept, said)
+    await office.post.put_files(folder.kept, said)
     assert lying(folder)[f"{said.id}/a b.png"] == SENT["a b.png"]
 
 
@@ -88,9 +88,9 @@ async def test_on_a_full_disk_none_lies_there_and_the_reason_is_told(office, mon
     with monkeypatch.context() as patch:
         patch.setattr(contents.os, at, full)
         with pytest.raises(Unavailable, match=r"message \d+ cannot be written: no space left"):
-            await office.post.bring(folder.kept, said)
+            await office.post.put_files(folder.kept, said)
     assert list((folder.path / "in" / "files").iterdir()) == []
-    await office.post.bring(folder.kept, said)
+    await office.post.put_files(folder.kept, said)
     assert len(lying(folder)) == 2
 
 
@@ -102,7 +102,7 @@ async def test_a_file_that_is_not_what_was_sent_is_left_out_and_named(office, ho
     sent = (bad, good) if how == "changed" else (good, said.files[1], bad._replace(name="c"))
     damaged = replace(said, files=sent)
     for _ in range(2):
-        lies = await office.post.bring(folder.kept, damaged)
+        lies = await office.post.put_files(folder.kept, damaged)
         assert lies.files == sent
         assert lies.lost == ({"notes.txt", "a b.png"} if how == "changed" else {"c"})
     kept = {} if how == "changed" else {f"{said.id}/{name}": sent for name, sent in SENT.items()}
@@ -121,7 +121,7 @@ async def test_who_is_cancelled_on_the_way_leaves_nothing_behind(office, monkeyp
         return real(self, *given)
 
     monkeypatch.setattr(contents.FileDelivery, "_add", slow)
-    doing = asyncio.ensure_future(office.post.bring(folder.kept, said))
+    doing = asyncio.ensure_future(office.post.put_files(folder.kept, said))
     await asyncio.to_thread(writing.wait, 10)
     doing.cancel()
     await asyncio.sleep(0)
@@ -136,7 +136,7 @@ async def test_a_program_that_listens_is_told_which_file_is_lost(office):
     await asked(office, folder, "l", "listen")
     damaged = replace(said, files=(said.files[0], said.files[1]._replace(sha256="0" * 64)))
     tell = partial(message_text, files="/box")
-    assert await office.post.give(folder.kept.run_id, folder.kept.epoch, damaged, tell) == 1
+    assert await office.post.put_message(folder.kept.run_id, folder.kept.epoch, damaged, tell) == 1
     first, second = folder.shown("messages/0001.json")["files"]
     assert first["media_path"] == f"/box/{said.id}/a b.png"
     assert "media_error" not in first
@@ -147,18 +147,18 @@ async def test_a_program_that_listens_is_told_which_file_is_lost(office):
 
 async def test_who_is_not_served_is_brought_nothing(office):
     folder, said = await office.opened(), await message(office.bench)
-    office.post.leave(folder.kept.run_id)
+    office.post.release(folder.kept.run_id)
     with pytest.raises(Unavailable, match="no mailbox"):
-        await office.post.bring(folder.kept, said)
+        await office.post.put_files(folder.kept, said)
 
 
 async def test_only_who_listens_is_brought_the_files_of_what_comes_later(office):
     folder, said = await office.opened(), await message(office.bench)
     give = (folder.kept.run_id, folder.kept.epoch, said, partial(message_text, files="/box"))
-    assert await office.post.give(*give) is None
+    assert await office.post.put_message(*give) is None
     assert lying(folder) == {}
     await asked(office, folder, "l", "listen")
-    assert await office.post.give(*give) == 1
+    assert await office.post.put_message(*give) == 1
     assert len(lying(folder)) == 2
 
 
@@ -169,5 +169,5 @@ async def test_a_program_that_puts_a_link_in_the_way_harms_itself_alone(office, 
     (folder.path / "in" / "files").rmdir()
     (folder.path / "in" / "files").symlink_to(outside)
     with pytest.raises(Unavailable):
-        await office.post.bring(folder.kept, said)
+        await office.post.put_files(folder.kept, said)
     assert list(outside.iterdir()) == []

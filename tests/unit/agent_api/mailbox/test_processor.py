@@ -280,14 +280,14 @@ async def test_a_mailbox_that_was_taken_away_fails_the_attempt(office):
 
 async def test_a_mailbox_that_is_not_there_is_unavailable(office):
     folder = await office.opened()
-    office.post.leave(folder.kept.run_id)
+    office.post.release(folder.kept.run_id)
     folder.out.rmdir()
     with pytest.raises(Unavailable, match="its mailbox cannot be opened"):
         await office.open(folder)
 
 
 async def test_only_so_many_errors_are_kept(office, monkeypatch):
-    monkeypatch.setattr("rota.agent_api.mailbox.processor.MOST_FILES", 3)
+    monkeypatch.setattr("rota.agent_api.mailbox.processor.MAX_FILES", 3)
     folder = await office.opened()
     for number in range(6):
         folder.command(f"r{number}", "dance")

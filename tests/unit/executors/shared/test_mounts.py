@@ -19,7 +19,7 @@ SPACES = AllowedMount(folder="/srv/spaces")
 def test_what_is_not_listed_is_not_shown():
     listed = MountAllowlist([SPACES])
     for path in ("/etc", "/srv", "/srv/spaces2", "/srv/spacesx/a"):
-        with pytest.raises(NotPermitted, match="may not be shown"):
+        with pytest.raises(NotPermitted, match="may not be mounted"):
             listed.mount(path, SpaceRole.MAIN, write=False)
 
 
@@ -49,7 +49,7 @@ def test_what_rota_gives_to_attempts_no_task_can_ask_for():
     assert listed.mount("/srv/spaces/one", SpaceRole.MEMBER, write=True).write
     for path in ("/srv/spaces", "/srv/spaces/other", "/srv/spaces/other/work"):
         for write in (False, True):
-            with pytest.raises(NotPermitted, match="Rota's own"):
+            with pytest.raises(NotPermitted, match="belongs to Rota"):
                 listed.share(SharedFolder(path=path, write=write), SpaceRole.MAIN)
 
 

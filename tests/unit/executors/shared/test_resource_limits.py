@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.shared.exec_program import join
-from rota.executors.shared.resource_limits import CgroupHierarchy, clear, find_hierarchy, settle_in
+from rota.executors.shared.exec_program import join_cgroup
+from rota.executors.shared.resource_limits import (
+    CgroupHierarchy,
+    delegate_controllers,
+    find_hierarchy,
+    remove_cgroup,
+)
 from rota.model.programs import ResourceLimits
 
 
@@ -50,7 +55,7 @@ def test_the_old_hierarchy_bounds_the_number_of_processes(tmp_path):
 def test_a_daemon_in_the_leaf_hands_its_controllers_down(tmp_path):
     folder = a_group(tmp_path, "/rota.service", controllers="cpuset cpu memory pids")
     a_group(tmp_path, "/rota.service/rota.leaf")
-    settle_in(str(tmp_path), own(tmp_path, "0::/rota.service/rota.leaf\n"))
+    delegate_controllers(str(tmp_path), own(tmp_path, "0::/rota.service/rota.leaf\n"))
     assert (folder / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
 
 
@@ -59,19 +64,19 @@ def test_a_daemon_anywhere_else_moves_and_changes_nothing(tmp_path, path):
     """Others stand there too, or a restart of the service would find the group closed."""
     folder = a_group(tmp_path, path)
     (folder / "cgroup.procs").write_text("17\n18\n")
-    settle_in(str(tmp_path), own(tmp_path, f"0::{path}\n"))
+    delegate_controllers(str(tmp_path), own(tmp_path, f"0::{path}\n"))
     assert (folder / "cgroup.subtree_control").read_text() == ""
     assert (folder / "cgroup.procs").read_text() == "17\n18\n"
     assert not (folder / "rota.leaf").exists()
 
 
 def test_a_leaf_whose_group_is_not_ours_is_told_and_left(tmp_path, caplog):
-    settle_in(str(tmp_path), own(tmp_path, "0::/gone/rota.leaf\n"))
+    delegate_controllers(str(tmp_path), own(tmp_path, "0::/gone/rota.leaf\n"))
     assert "cgroup.not_delegated" in caplog.text
 
 
 def test_a_machine_without_control_groups_has_none(tmp_path):
-    settle_in(str(tmp_path), str(tmp_path / "none"))
+    delegate_controllers(str(tmp_path), str(tmp_path / "none"))
     assert find_hierarchy(str(tmp_path), str(tmp_path / "none")) is None
 
 
@@ -80,7 +85,9 @@ def test_bounds_are_written_before_anybody_steps_in(tmp_path):
     settings = whole.settings(ResourceLimits(processes=5, memory_bytes=9, cpus=1.5))
     assert settings["cpu.max"] == "150000 100000"
     with pytest.raises(FileNotFoundError):  # a plain folder has none of the kernel's files
-        join(whole.path("a"), ",".join(f"{name}={value}" for name, value in settings.items()))
+        join_cgroup(
+            whole.path("a"), ",".join(f"{name}={value}" for name, value in settings.items())
+        )
     assert not (tmp_path / "rota-a" / "cgroup.procs").exists()
 
 
@@ -100,7 +107,7 @@ def test_groups_that_a_program_made_inside_its_own_go_with_it(tmp_path, monkeypa
         shutil.rmtree(path)
 
     monkeypatch.setattr(Path, "rmdir", as_the_kernel_does)
-    clear(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
+    remove_cgroup(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
     assert gone == ["deeper", "own", "rota-a"]
 
 
@@ -108,6 +115,6 @@ def test_a_group_that_does_not_empty_is_told(tmp_path):
     folder = a_group(tmp_path, "/rota-a")
     (folder / "cgroup.kill").write_text("")
     with pytest.raises(Unavailable, match="is not empty"):
-        clear(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
+        remove_cgroup(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
     assert (folder / "cgroup.kill").read_text() == "1"
-    clear(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "never-made")
+    remove_cgroup(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "never-made")

@@ -118,7 +118,7 @@ def test_a_replaced_run_names_the_one_that_took_its_place(make):
     stories = told(make.facts(make.at(7), make.at(8), runs=runs))
     assert stories[0] == (
         "coalesced",
-        "coalesced into the slot of 08:00 (run 2): a newer slot took its place in the queue; run 1",
+        "coalesced into the slot of 08:00 (run 2): a newer slot replaced it in the queue; run 1",
     )
 
 
