@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from inspect import signature
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -343,7 +344,8 @@ class SimStore(MemoryDatabase):
         try:
             now = self.now()
             instant = sea.loop.time()
-            commit = Commit(self.process.name, name, self._asked, now, now, instant, call.args)
+            decided = _decided_for(call, now)
+            commit = Commit(self.process.name, name, self._asked, decided, now, instant, call.args)
             sea.checker.committed(changes, commit)
         except Violation as violation:
             sea.loop.fail(violation)
@@ -372,3 +374,13 @@ class SimStore(MemoryDatabase):
 
 def _name(operation: Any) -> str:
     return str(operation.__name__)
+
+
+def _decided_for(call: Call, now: int) -> int:
+    """Return the instant an operation was given as `now`, or else that of its transaction.
+
+    A rescue fences by the instant up to which it has watched the clock, which may go back since.
+    """
+    given = signature(call.operation).bind_partial(None, *call.args, **call.kwargs)
+    decided = given.arguments.get("now")
+    return decided if isinstance(decided, int) else now
