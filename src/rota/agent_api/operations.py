@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from rota.commands.catalogue import Operation, every_command
+from rota.commands.task_fields import TASK_FIELDS, FieldKind
 from rota.model.audit import AttemptIdentity
 from rota.rules.permissions import JUDGES
 
@@ -222,8 +223,21 @@ def plain_schema(takes: type[BaseModel], optional: Collection[str] = ()) -> dict
     plain: dict[str, Any] = _plain(whole, whole.get("$defs", {}))
     plain.pop("description", None)
     plain.setdefault("properties", {})
+    _drop_help(plain)
     needed = [name for name in plain.pop("required", ()) if name not in optional]
     return {**plain, "required": needed} if needed else plain
+
+
+def _drop_help(schema: dict[str, Any]) -> None:
+    """Shorten the help of task fields: agents read the schema in every turn."""
+    for known in TASK_FIELDS:
+        part: dict[str, Any] | None = schema
+        for name in known.path.split("."):
+            part = None if part is None else part.get("properties", {}).get(name)
+        if part is not None and known.kind is FieldKind.LENGTH:
+            part["description"] = "Duration, such as 10m"
+        elif part is not None and not known.in_tools:
+            part.pop("description", None)
 
 
 def _plain(part: Any, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any value of JSON

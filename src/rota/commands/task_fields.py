@@ -82,7 +82,8 @@ class TaskField:
     `option` has a name and a metavar, and is empty where the command line has none. `off` is how
     `rota task edit` removes the value: the word `none`, or an option. `needs` names a field without
     which this one has no meaning. `many` is the largest number of values where there may be
-    several, 0 for any. `shown` is how `rota task show` writes a value of the policy.
+    several, 0 for any. `shown` is how `rota task show` writes a value of the policy. `in_tools`
+    puts the help into the schemas of agent tools, which agents read in every turn.
     """
 
     path: str
@@ -99,6 +100,7 @@ class TaskField:
     required: bool = False
     column: bool = False
     shown: str = ""
+    in_tools: bool = False
     commands: frozenset[TaskCommand] = ALL
 
     @property
@@ -148,11 +150,12 @@ WORK = (
         "Run the command in a shell, as one line",
         option="--shell",
         needs="command",
+        in_tools=True,
     ),
     TaskField(
         "agent",
         Kind.WORD,
-        "Agent that follows the instructions, such as claude",
+        "Agent that follows the instructions; `rota doctor` lists them",
         option="--agent NAME",
         default="the setting agent",
     ),
@@ -214,12 +217,14 @@ WORK = (
         option="--context MODE",
         choices=SessionContext,
         default="isolated",
+        in_tools=True,
     ),
     TaskField(
         "envelope",
         Kind.FLAG,
         "Divide the agent's prompt into sections, or send the instructions alone",
         option="--envelope/--plain",
+        in_tools=True,
     ),
     TaskField(
         "previous_result",
@@ -227,6 +232,7 @@ WORK = (
         "Include the result of the last run in the agent's prompt",
         option="--previous-result/--no-previous-result",
         default="no",
+        in_tools=True,
     ),
     TaskField(
         "answers",
@@ -234,6 +240,7 @@ WORK = (
         "Answer messages in the task's thread",
         option="--answers/--no-answers",
         default="no",
+        in_tools=True,
     ),
     TaskField(
         "phrases",
@@ -270,7 +277,9 @@ SITE = (
         default="by the role of the space",
         off=NONE,
     ),
-    TaskField("image", Kind.WORD, "Image of the container", option="--image NAME@DIGEST", off=NONE),
+    TaskField(
+        "image", Kind.WORD, "Image that the program runs in", option="--image NAME@DIGEST", off=NONE
+    ),
     TaskField(
         "isolate",
         Kind.FLAG,
@@ -284,6 +293,7 @@ SITE = (
         option="--mount DIR",
         many=100,
         off=NONE,
+        in_tools=True,
     ),
     TaskField(
         "network",
@@ -334,6 +344,7 @@ DONE = (
         choices=CheckKind,
         many=MAX_CHECKS,
         off=NONE,
+        in_tools=True,
     ),
     TaskField(
         "gate.command",
@@ -414,6 +425,7 @@ SCHEDULE = (
         Kind.LINES,
         "Weekdays of the times of day, such as mon-fri",
         option="--weekdays DAYS",
+        in_tools=True,
     ),
     TaskField(
         "schedule.timezone",

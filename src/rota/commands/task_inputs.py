@@ -42,8 +42,6 @@ FIELD_OF = {
 }
 """The field that holds the rule of a kind of schedule."""
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-PROGRAM = "command"
-"""The agent that is any program; its task has instructions and a command."""
 
 
 class NextCheckInput(RequestModel):
@@ -238,12 +236,9 @@ class NewTaskInput(TaskInput):
     @model_validator(mode="after")
     def _one_work(self) -> NewTaskInput:
         given = {name for name in KIND_OF if getattr(self, name) is not None}
-        both = given == {"instructions", "command"} and self.agent == PROGRAM
+        both = given == {"instructions", "command"} and self.agent is not None
         if len(given) != 1 and not both:
             message = f"give exactly one of {', '.join(KIND_OF)}"
-            raise ValueError(message)
-        if self.agent == PROGRAM and not both:
-            message = f"the agent {PROGRAM} needs instructions, and a command: the program it is"
             raise ValueError(message)
         if self.model is not None and self.model_tier is not None:
             message = "give a model or a model_tier, not both"

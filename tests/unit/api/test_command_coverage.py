@@ -2,6 +2,7 @@
 
 import pytest
 
+from rota.cli.command_line import render_pages
 from rota.cli.help_pages import find_page
 from rota.commands.catalogue import every_command
 
@@ -94,7 +95,7 @@ def test_there_is_a_way_to_every_command():
 
 @pytest.mark.parametrize("words", sorted(set(WAYS.values())))
 def test_each_way_has_a_page_with_an_example(words):
-    page = find_page([*words.split(), "--help"])
+    page = find_page([*words.split(), "--help"], render_pages)
     assert page is not None
     assert page.startswith(f"Usage: rota {words} ")
     assert f"Example: rota {words.replace('task list', 'ls')}" in page
