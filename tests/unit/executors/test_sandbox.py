@@ -223,7 +223,7 @@ def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
         "a bound on the memory of all processes together",
         "a bound on processors",
     ]
-    with pytest.raises(Unavailable, match="process has no walls"):
+    with pytest.raises(Unavailable, match="process does not isolate programs"):
         executor.wrap(Program(argv=["x"]), room())
 
 
