@@ -41,7 +41,9 @@ def test_without_bubblewrap_nothing_that_needs_walls_runs(sited, hidden):
     sited.json("space", "create", "bob")
     made = sited.json("task", "create", "own", "--command", "touch ran", "--space", "bob")
     assert made["site"]["executor"] == "sandbox"
-    assert "choose sandbox" in refused(sited, "--space", "bob", "--executor", "process")
+    assert "choose container, sandbox or tmux" in refused(
+        sited, "--space", "bob", "--executor", "process"
+    )
     sited.up()
     run = sited.ended(sited.json("run", "own", "--space", "bob")["run"])
     assert (run["state"], run["error_code"]) == ("failed", "script_unavailable"), run

@@ -45,6 +45,7 @@ def test_neither_help_nor_lists_scan_without_a_daemon(house, words):
 def test_neither_help_nor_lists_load_metadata_with_a_daemon(house):
     house.up()
     for words in (*LISTS, ["status"], ["run", "nothing"]):
+        last_words(house, words)  # the first help is rendered, and then it is kept
         assert last_words(house, words) == "scans 0 metadata False", words
 
 

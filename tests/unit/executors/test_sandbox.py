@@ -223,7 +223,7 @@ def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
         "a limit on the memory of all processes together",
         "a limit on CPUs",
     ]
-    with pytest.raises(Unavailable, match="process has no isolation"):
+    with pytest.raises(Unavailable, match="process does not isolate programs"):
         executor.wrap(Program(argv=["x"]), room())
 
 
