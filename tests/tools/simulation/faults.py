@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from inspect import signature
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -341,9 +342,10 @@ class SimStore(MemoryDatabase):
         name = _name(call.operation)
         sea.history.note(self.process.name, name, changes)
         try:
-            now = self.now()
-            instant = sea.loop.time()
-            commit = Commit(self.process.name, name, self._asked, now, now, instant, call.args)
+            at, instant = self.now(), sea.loop.time()
+            given = _given_now(call.operation, call.args)
+            now = at if given is None else given
+            commit = Commit(self.process.name, name, self._asked, now, at, instant, call.args)
             sea.checker.committed(changes, commit)
         except Violation as violation:
             sea.loop.fail(violation)
@@ -372,3 +374,10 @@ class SimStore(MemoryDatabase):
 
 def _name(operation: Any) -> str:
     return str(operation.__name__)
+
+
+def _given_now(operation: Any, args: Sequence[object]) -> int | None:
+    """Return the instant that an operation was called for, if it takes one."""
+    _, *names = signature(operation).parameters
+    given = dict(zip(names, args, strict=False)).get("now")
+    return given if isinstance(given, int) else None
