@@ -3,7 +3,7 @@
 import io
 import json
 
-from rota.cli.mcp import LONGEST_LINE, McpBridge
+from rota.cli.mcp import MAX_LINE, McpBridge
 from rota.errors import Unavailable
 
 
@@ -25,7 +25,7 @@ class FakeDaemon:
 def carried(daemon, *messages):
     going = io.BytesIO()
     lines = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
-    McpBridge(daemon).carry(io.BytesIO(b"\n".join(lines)), going)
+    McpBridge(daemon).forward(io.BytesIO(b"\n".join(lines)), going)
     return [json.loads(line) for line in going.getvalue().splitlines()]
 
 
@@ -64,7 +64,7 @@ def test_what_a_message_of_2026_says_of_itself_is_said_to_http_too():
 
 def test_faults_are_answers_and_the_bridge_stands():
     daemon = FakeDaemon(
-        Unavailable("the daemon at x does not answer"),
+        Unavailable("the daemon at x does not respond"),
         (401, {}, b'{"error": {"message": "this key opens nothing"}}'),
         (502, {}, b"<html>"),
         (200, {}, b'{"jsonrpc": "2.0", "id": 4, "result": {}}'),
@@ -72,7 +72,7 @@ def test_faults_are_answers_and_the_bridge_stands():
     )
     notice = {"jsonrpc": "2.0", "method": "notifications/x"}
     asked = [message(n, "ping") for n in range(1, 5)]
-    told = carried(daemon, b"{", b"x" * (LONGEST_LINE + 9), *asked, notice)
+    told = carried(daemon, b"{", b"x" * (MAX_LINE + 9), *asked, notice)
     assert [one.get("id") for one in told] == [None, None, 1, 2, 3, 4]
     assert [one.get("error", {}).get("code") for one in told] == [
         -32700, -32700, -32000, -32000, -32000, None,
