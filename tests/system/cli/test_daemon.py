@@ -241,7 +241,7 @@ def test_waiting_tells_why_a_run_is_still_queued(house):
     house.rota("task", "create", "held", "--command", "true")
     done = house.rota("run", "held", "--wait", "--timeout", "1s")
     assert done.returncode == 8
-    reason = "the limit of 0 runs for one space in the background pool is reached, which"
+    reason = "the limit of 0 runs for one space in the background pool is reached; to change it:"
     command = "`rota limit set space background --cap N`"
     assert "is still queued: in the queue for " in done.stderr
     assert f"{reason} {command}. It goes on." in done.stderr
