@@ -25,7 +25,7 @@ from rota.agent_api.mailbox.folder import CommandRejected, read_object
 from rota.agents.command.reader import CommandReader
 from rota.agents.shared.result import public_answer
 from rota.agents.shared.stream import TextExcerpt, detail, encode_text, parse
-from rota.commands.tasks import slug_of
+from rota.commands.tasks import make_slug
 from rota.errors import Invalid
 from rota.flow.attempt.output import MOST_LINES, OutputParser, clean_for_display
 from rota.flow.attempt.programs import PART
@@ -222,7 +222,7 @@ READERS = {
         MEBIBYTE,
         lambda text: refused(lambda: action_text(text, run=1, attempt=1, task="t", space="s")),
     ),
-    "a task without a name": (MEBIBYTE, slug_of),
+    "a task without a name": (MEBIBYTE, make_slug),
     "a command in a mailbox": (MEBIBYTE, lambda text: refused(read_object, text.encode())),
     "a rule": (MAX_TEXT, lambda text: refused(_read_rule, text)),
     "a zone": (64, lambda text: refused(zone, text)),

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 from rota.agent_api.operations import AvailableOperation, available_operations
 from rota.commands.catalogue import Operation, digest_of, execute, is_key, validation_error
 from rota.commands.context import AppContext, RequestContext
-from rota.commands.errors import fault_record
+from rota.commands.errors import error_record
 from rota.errors import Busy, Fenced, InDoubt, Invalid, NotFound, RotaError
 from rota.model.audit import AttemptIdentity, AuditEntry
 from rota.model.ids import Epoch
@@ -138,7 +138,7 @@ class AgentApi:
         try:
             return {**await serving, "ok": True}
         except RotaError as fault:
-            return {"ok": False, **fault_record(fault)}
+            return {"ok": False, **error_record(fault)}
         except Exception:
             log.exception("agent_api.unexpected", extra={"verb": verb[:100]})
             return {"ok": False, "error": dict(UNEXPECTED)}

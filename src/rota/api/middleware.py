@@ -27,7 +27,7 @@ from rota.api.asgi import App, HttpResponse, Message, Receive, Scope, Send
 from rota.api.authentication import KeyAuthenticator, KeyRevoked
 from rota.api.refusals import note_refusal
 from rota.commands.context import Answers
-from rota.commands.errors import error_code, fault_record
+from rota.commands.errors import error_code, error_record
 from rota.commands.json_size import MOST_VALUES, has_too_many_values
 from rota.errors import Invalid, RotaError, Unknown
 from rota.model.keys import KeyScope
@@ -338,7 +338,7 @@ async def _turn_away(scope: Scope, send: Send, fault: RotaError) -> None:
     note_refusal(scope, status, fault.code)
     headers = fault.headers if isinstance(fault, RequestRejected) else ()
     await HttpResponse.record(
-        status, fault_record(fault), [("connection", "close"), *headers]
+        status, error_record(fault), [("connection", "close"), *headers]
     ).send(send)
 
 

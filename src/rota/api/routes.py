@@ -50,7 +50,7 @@ from rota.commands.catalogue import (
     validation_error,
 )
 from rota.commands.context import AppContext, RequestContext
-from rota.commands.errors import error_code, fault_record
+from rota.commands.errors import error_code, error_record
 from rota.commands.runs import ArtifactSelector, open_artifact
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.flow.observe.readiness import readiness
@@ -114,10 +114,10 @@ class HttpApi:
             reply = await page(scope, receive)
         except RequestRejected as fault:  # the rest of the body is not wanted
             reply = HttpResponse.record(
-                fault.status, fault_record(fault), [("connection", "close")]
+                fault.status, error_record(fault), [("connection", "close")]
             )
         except RotaError as fault:
-            reply = HttpResponse.record(error_code(fault).status, fault_record(fault))
+            reply = HttpResponse.record(error_code(fault).status, error_record(fault))
         except Exception as fault:  # noqa: BLE001 - it is logged
             reply = failed(scope, fault)
         await reply.send(send)
@@ -152,7 +152,7 @@ class HttpApi:
                 office,
                 asked,
                 key=None if key is None else key.decode("latin-1"),
-                rehearsal=_rehearsal(headers.get(b"rota-dry-run")),
+                dry_run=_rehearsal(headers.get(b"rota-dry-run")),
             )
             return _reply_of(answer)
         return await self._look(command, office, asked)

@@ -13,141 +13,148 @@ from rota.cli.display import NOTHING
 from rota.errors import Invalid
 from rota.flow.observe.time_text import duration_text
 
-MOST = 10**12
-COLUMNS = ["of", "per", "tokens", "cost", "turns", "tool calls", "time"]
+MAX_AMOUNT = 10**12
+COLUMNS = ["scope", "per", "tokens", "cost", "turns", "tool calls", "time"]
+ROWS = {"used": "used", "aside": "reserved"}
+"""Further rows of a daily budget, by their fields."""
 
 Task = Annotated[
-    str | None, typer.Argument(metavar="TASK", help="The task; without one, the space.")
+    str | None,
+    typer.Argument(metavar="TASK", help="Name or id of the task [default: the space]"),
 ]
 
-nouns = typer.Typer(
-    help="Budgets: what each run of a task, or a task or a space in a day, may use.\n\n"
-    "At its budget a run is ended politely and asks; a spent day holds new starts back.\n\n"
+budget_app = typer.Typer(
+    help="Manage budgets of runs, tasks and spaces.\n\n"
+    "A run that reaches its budget is stopped and asks how to proceed; a daily budget that is used "
+    "up delays new runs.\n\n"
     "Example: rota budget set report --per run --tokens 200000 --cost 1.50",
     rich_markup_mode=None,
 )
 
 
-@nouns.command("set")
-def change(
+@budget_app.command("set")
+def set_budget(
     context: typer.Context,
     task: Task = None,
     per: Annotated[
-        str, typer.Option("--per", metavar="WHAT", help="run or day; a space has days.")
+        str,
+        typer.Option("--per", metavar="PERIOD", help="run or day; budgets of spaces are for a day"),
     ] = "day",
     tokens: Annotated[
-        str | None, typer.Option("--tokens", metavar="N", help="Tokens, in and out.")
+        str | None, typer.Option("--tokens", metavar="N", help="Maximum input and output tokens")
     ] = None,
     cost: Annotated[
-        str | None, typer.Option("--cost", metavar="USD", help="Money, '1.50'.")
+        str | None, typer.Option("--cost", metavar="USD", help="Maximum cost, such as 1.50")
     ] = None,
     turns: Annotated[
-        str | None, typer.Option("--turns", metavar="N", help="Answers of the model.")
+        str | None, typer.Option("--turns", metavar="N", help="Maximum turns of the model")
     ] = None,
     tool_calls: Annotated[
-        str | None, typer.Option("--tool-calls", metavar="N", help="Uses of tools.")
+        str | None, typer.Option("--tool-calls", metavar="N", help="Maximum tool calls")
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="LENGTH", help="Time at work, '2h'.")
+        str | None, typer.Option("--time", metavar="LENGTH", help="Maximum run time, such as 2h")
     ] = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Set a budget in the place of the one that stands; without any amount it is taken away.
+    """Set a budget, replacing the earlier one; without amounts, remove it.
 
     Example: rota budget set --space main --cost 20
     """
-    desk = CliContext(context)
-    wanted: Record = {
-        "tokens": optional_whole_number("tokens", tokens, 1, MOST),
-        "cost_usd": _money(cost),
-        "turns": optional_whole_number("turns", turns, 1, MOST),
-        "tool_calls": optional_whole_number("tool-calls", tool_calls, 1, MOST),
+    cli = CliContext(context)
+    amounts: Record = {
+        "tokens": optional_whole_number("tokens", tokens, 1, MAX_AMOUNT),
+        "cost_usd": _read_cost(cost),
+        "turns": optional_whole_number("turns", turns, 1, MAX_AMOUNT),
+        "tool_calls": optional_whole_number("tool-calls", tool_calls, 1, MAX_AMOUNT),
         "time": time,
     }
     if task is None:
         if per != "day":
-            raise Invalid("per", per, "a space has a budget for each day: name a task")
-        path = f"/v1/spaces/{space or desk.home_space}/budget"
-        found = desk.call("PUT", path, wanted, dry_run=dry_run)
+            raise Invalid("per", per, "budgets of spaces are for a day: name a task")
+        found = cli.call("PUT", _space_path(cli, space), amounts, dry_run=dry_run)
     else:
-        said = {**wanted, "per": per, "space": space}
-        found = desk.task("PUT", task, "/budget", said, dry_run=dry_run)
-    _tell(desk, found)
+        body = {**amounts, "per": per, "space": space}
+        found = cli.task("PUT", task, "/budget", body, dry_run=dry_run)
+    _show(cli, found)
 
 
-@nouns.command()
+@budget_app.command()
 def show(context: typer.Context, task: Task = None, space: SpaceName = None) -> None:
-    """Show budgets, what today has used of them, and what a run usually uses.
+    """Show budgets, their usage today, and the average usage of a run.
 
     Example: rota budget show report
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     if task is None:
-        found = desk.call("GET", f"/v1/spaces/{space or desk.home_space}/budget")
+        found = cli.call("GET", _space_path(cli, space))
     else:
-        found = desk.task("GET", task, "/budget", {"space": space})
-    _tell(desk, found)
+        found = cli.task("GET", task, "/budget", {"space": space})
+    _show(cli, found)
 
 
-def _tell(desk: CliContext, found: Record) -> None:
-    desk.out.record(found)
-    if desk.out.as_json:
+def _space_path(cli: CliContext, space: str | None) -> str:
+    return f"/v1/spaces/{space or cli.home_space}/budget"
+
+
+def _show(cli: CliContext, found: Record) -> None:
+    cli.out.record(found)
+    if cli.out.as_json:
         return
     rows = []
     for budget in found["budgets"]:
-        rows.append([budget["scope"], budget["per"], *cells(budget["caps"])])
+        rows.append([budget["scope"], budget["per"], *_cells(budget["caps"])])
         rows += [
-            [f"  {name}", found["day"], *cells(budget[name])]
-            for name in ("used", "reserved")
+            [f"  {label}", found["day"], *_cells(budget[name])]
+            for name, label in ROWS.items()
             if budget[name] is not None
         ]
-    desk.out.table(COLUMNS, rows, "No budgets.")
-    desk.out.line(f"A run: {forecast_words(found['forecast'])}")
+    cli.out.table(COLUMNS, rows, "No budgets found.")
+    cli.out.line(f"average usage: {forecast_text(found['forecast'])}")
 
 
-def _money(text: str | None) -> float | None:
+def _read_cost(text: str | None) -> float | None:
     if text is None:
         return None
     try:
         return float(text.strip().removeprefix("$"))
     except ValueError:
-        raise Invalid("cost", text, "give US dollars, like 1.50") from None
+        raise Invalid("cost", text, "give US dollars, such as 1.50") from None
 
 
-def forecast_words(forecast: Record | None) -> str:
-    """Return what a run of a task will probably use."""
+def forecast_text(forecast: Record | None) -> str:
+    """Return the average and maximum usage of a run."""
     if forecast is None:
-        return "unknown until one has told what it used"
+        return "not known yet"
     usual, most, runs = forecast["median"], forecast["max"], forecast["runs"]
-    tokens, cost, _, _, time = cells(usual)
-    if not most["tokens"]:  # only its time is known
-        return f"about {_time(usual)}; at most {_time(most)} in {runs} runs"
-    known = [f"{tokens} tokens", cost, time]
-    words = ", ".join(part for part in known if part != NOTHING)
-    return f"about {words}; at most {cells(most)[0]} tokens in {runs} runs"
+    tokens, cost, _, _, time = _cells(usual)
+    if not most["tokens"]:  # only the time is known
+        return f"{_time_text(usual)}, maximum {_time_text(most)} in {runs} runs"
+    known = ", ".join(part for part in (f"{tokens} tokens", cost, time) if part != NOTHING)
+    return f"{known}; maximum {_cells(most)[0]} tokens in {runs} runs"
 
 
-def cells(amounts: Record) -> list[str]:
+def _cells(amounts: Record) -> list[str]:
     """Return amounts as cells of a row: tokens, cost, turns, tool calls, time."""
     cost, seconds = amounts["cost_usd"], amounts["seconds"]
     return [
-        _number(amounts["tokens"]),
+        _number_text(amounts["tokens"]),
         NOTHING if cost is None else f"${cost:,.2f}",
-        _number(amounts["turns"]),
-        _number(amounts["tool_calls"]),
+        _number_text(amounts["turns"]),
+        _number_text(amounts["tool_calls"]),
         NOTHING if seconds is None else duration_text(timedelta(seconds=seconds)),
     ]
 
 
-def _time(amounts: Record) -> str:
-    return cells(amounts)[-1] if amounts["seconds"] else "less than a second"
+def _time_text(amounts: Record) -> str:
+    return _cells(amounts)[-1] if amounts["seconds"] else "less than 1 s"
 
 
-def _number(value: int | None) -> str:
+def _number_text(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(nouns, name="budget")
+    app.add_typer(budget_app, name="budget")

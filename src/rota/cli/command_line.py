@@ -1,4 +1,4 @@
-"""The Typer application, which loads only what a command needs; errors as typed."""
+"""The Typer application, which imports only what a command needs, and its errors."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from rota.cli.context import GlobalOptions
-from rota.cli.help_pages import COMMANDS, USAGE, refusal, tell
-from rota.commands.errors import DONE, FAILED, INTERRUPTED, error_code, fault_record
+from rota.cli.help_pages import COMMANDS, USAGE, refusal, report_error
+from rota.commands.errors import DONE, FAILED, INTERRUPTED, error_code, error_record
 from rota.errors import Invalid, RotaError
 
 NAMES = frozenset(
     {"TASK", "RUN", "TASK|RUN", "RUN|TASK", "RUN|TASK...", "NAME", "THREAD", "SESSION"}
 )
-"""What stands for something by its name, and is never empty."""
+"""Metavars of names, which must not be empty."""
 PAGE_WIDTH = 80
-ANYWHERE = "Anywhere on the line: --home DIR, --store ADDRESS, --url URL, --json, --debug."
+ANYWHERE = "Global options: --home DIR, --store ADDRESS, --url URL, --json, --debug."
 INTRODUCTION = """
 The duty roster for agents: decides when work happens, runs it durably, and can say why.
 
@@ -37,13 +37,13 @@ Add:      rota add "weekdays 7:00" "Summarise my inbox"
 Look:     rota ls, rota status, rota runs, rota logs hello, rota why hello
 Run:      rota run hello --wait
 
-A daemon that is up is asked; without one the commands work on the database.
---home, --store, --url, --json and --debug may stand anywhere on the line.
+Commands are sent to the daemon if it runs; otherwise they use the database.
+The global options are accepted anywhere on the command line.
 """
 
 
 class _InOrder(TyperGroup):
-    """Lists commands in the order a newcomer meets them."""
+    """Lists commands in the order of COMMANDS."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer's own context
         """Return the names of the commands."""
@@ -52,7 +52,7 @@ class _InOrder(TyperGroup):
 
 
 def build_app(command: str = "") -> typer.Typer:
-    """Return the application with one command in it, or with all if there is no such command."""
+    """Return the application with one command, or with all if the command is unknown."""
     app = typer.Typer(
         name="rota",
         cls=_InOrder,
@@ -90,20 +90,20 @@ def _help_of(line: Any, words: list[str]) -> str:  # noqa: ANN401 - Typer's own 
 
 
 class _AsTyped:
-    """Takes texts as they were typed, for which Typer would load pydantic.
+    """Accepts values without conversion, for which Typer would import pydantic.
 
-    Every option here is a text, several texts or a flag; what they mean is read by the commands.
+    All options are texts, lists of texts or flags; the commands parse them.
     """
 
     @staticmethod
     def coerce(value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401, ARG004 - Typer's own
-        """Return a value as it is."""
+        """Return a value unchanged."""
         several = param.multiple or param.nargs == -1
         return () if value is None and several else value
 
 
 def as_typed(command: Any) -> Any:  # noqa: ANN401 - Typer's own class of commands
-    """Return a command whose parameters are taken as they were typed; help has its pages."""
+    """Return a command without conversion of values and without help options."""
     command.add_help_option = False
     for param in command.params:
         vars(param)["get_runtime_param"] = _AsTyped
@@ -114,11 +114,10 @@ def as_typed(command: Any) -> Any:  # noqa: ANN401 - Typer's own class of comman
 
 
 def _strictly(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
-    """Return a maker of parsers that refuse an empty name, and a second value where one is taken.
+    """Return a parser factory that refuses empty names and repeated options.
 
-    An empty name would lead to another place than a name does. The last of several values would be
-    taken without a word. In front of the commands it may be: an alias names a home, and somebody
-    who uses it another one.
+    An empty name would change the meaning of a path, and of repeated options the last one would win
+    silently. Global options may be repeated, so that an alias can be overridden.
     """
 
     def make_parser(context: Any) -> Any:  # noqa: ANN401
@@ -129,7 +128,7 @@ def _strictly(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
             values, rest, order = parse(args)
             for param in order:
                 if order.count(param) > 1 and not (param.multiple or param.is_flag):
-                    message = f"{param.opts[-1]} is given {order.count(param)} times: give it once"
+                    message = f"{param.opts[-1]} is given {order.count(param)} times: use it once"
                     raise TyperException(message)
                 _check_named(param, values.get(param.name))
             return values, rest, order
@@ -141,11 +140,11 @@ def _strictly(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
 
 
 def _check_named(param: Any, value: Any) -> None:  # noqa: ANN401 - Typer's own
-    """Refuse an empty name of something that is there."""
+    """Refuse an empty name."""
     named = (param.metavar or "").removesuffix("...")
     if named in NAMES and "" in (value if isinstance(value, tuple | list) else [value]):
         name = param.opts[-1].removeprefix("--") if _is_option(param) else _in_words(named)
-        raise Invalid(name, "", "it is empty: say which one")
+        raise Invalid(name, "", "must not be empty")
 
 
 def _in_words(named: str) -> str:
@@ -159,43 +158,52 @@ def _is_option(param: Any) -> bool:  # noqa: ANN401 - Typer's own
 def _root(
     context: typer.Context,
     home: Annotated[
-        str | None, typer.Option("--home", metavar="DIR", help="Home folder [ROTA_HOME, ~/.rota].")
+        str | None,
+        typer.Option(
+            "--home", metavar="DIR", help="Home folder [env: ROTA_HOME] [default: ~/.rota]"
+        ),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
-            "--store", metavar="ADDRESS", help="Database [ROTA_STORE, sqlite:///HOME/rota.db]."
+            "--store",
+            metavar="ADDRESS",
+            help="Database [env: ROTA_STORE] [default: sqlite:///HOME/rota.db]",
         ),
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="Daemon to ask [ROTA_URL, that of the home]."),
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Address of the daemon [env: ROTA_URL] [default: that of the home]",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an unexpected fault came from.")
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected error")
     ] = False,
     version: Annotated[  # noqa: ARG001 - answered before anything is loaded
-        bool, typer.Option("--version", "-V", help="Show the version and exit.")
+        bool, typer.Option("--version", "-V", help="Show the version and exit")
     ] = False,
 ) -> None:
     context.obj = GlobalOptions(home=home, store=store, url=url, as_json=as_json, debug=debug)
 
 
 FINDING = frozenset({"verify"})
-"""Commands that exit with 1 for what they found, and so with 2 for what is unexpected."""
+"""Commands that exit with 1 for problems they find, and therefore with 2 for unexpected errors."""
 
 
 def run_command(front: Sequence[str], words: Sequence[str]) -> int:
-    """Run the command that words name, with the options that may stand anywhere in front."""
+    """Run a command with the global options in front of it, and return the exit code."""
     as_json, debug = "--json" in front, "--debug" in front
     command = words[0] if words else ""
     line = as_typed(get_command(build_app(command)))
     try:
         code = line(args=[*front, *words], prog_name="rota", standalone_mode=False)
-    except TyperException as fault:
-        sentence = refusal(words, render_pages) or _sentence(fault)
-        return tell(_error("usage", sentence), USAGE, as_json=as_json)
+    except TyperException as error:
+        sentence = refusal(words, render_pages) or _sentence(error)
+        return report_error(_error("usage", sentence), USAGE, as_json=as_json)
     except typer.Exit as ending:
         return ending.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -203,33 +211,37 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except RotaError as fault:
-        error = fault_record(fault)["error"]
-        field = getattr(fault, "field", None)
-        if field is not None:
-            error["field"] = field
-        if field is not None and not as_json:
-            error["message"] = as_typed_there(error["message"], field, words)
-        return tell(
-            error, getattr(fault, "exit_code", error_code(fault).exit_code), as_json=as_json
-        )
-    except Exception as fault:  # noqa: BLE001 - the last word of the program
+    except RotaError as error:
+        exit_code = getattr(error, "exit_code", error_code(error).exit_code)
+        return report_error(_record(error, words, as_json=as_json), exit_code, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - the last resort of the program
         if debug:
             traceback.print_exc()
-        advice = "" if debug else "; run it again with --debug to see where"
-        sentence = f"unexpected: {type(fault).__name__}: {_first_line(fault)}{advice}"
-        not_done = USAGE if command in FINDING else FAILED
-        return tell(_error("unexpected", sentence), not_done, as_json=as_json)
+        advice = "" if debug else "; use --debug to see where"
+        sentence = f"unexpected {type(error).__name__}: {_first_line(error)}{advice}"
+        exit_code = USAGE if command in FINDING else FAILED
+        return report_error(_error("unexpected", sentence), exit_code, as_json=as_json)
     return code if isinstance(code, int) else DONE
 
 
-def _sentence(fault: TyperException) -> str:
-    text = fault.format_message().rstrip(".").replace(". Did you", ": did you")
+def _record(error: RotaError, words: Sequence[str], *, as_json: bool) -> dict[str, str]:
+    """Return an error with its field; for people, the field is named by its option."""
+    record: dict[str, str] = error_record(error)["error"]
+    field = getattr(error, "field", None)
+    if field is not None:
+        record["field"] = field
+        if not as_json:
+            record["message"] = with_option_name(record["message"], field, words)
+    return record
+
+
+def _sentence(error: TyperException) -> str:
+    text = error.format_message().rstrip(".").replace(". Did you", ": did you")
     return text[:1].lower() + text[1:]
 
 
-def _first_line(fault: BaseException) -> str:
-    return str(fault).partition("\n")[0]
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _error(code: str, sentence: str) -> dict[str, str]:
@@ -237,12 +249,12 @@ def _error(code: str, sentence: str) -> dict[str, str]:
 
 
 WHOLE = 'body "": '
-"""How a sentence begins that is about no single field."""
+"""Begin of an error about no particular field."""
 FLAG = ' "True": '
 
 
-def as_typed_there(sentence: str, field: str, words: Sequence[str]) -> str:
-    """Return a sentence about a field as one about the option that was typed for it, if one was."""
+def with_option_name(sentence: str, field: str, words: Sequence[str]) -> str:
+    """Return an error about a field with the name of the option that was typed for it."""
     if not sentence.startswith(f'{field} "'):
         return sentence
     typed = {word.partition("=")[0] for word in words if word.startswith("--")}
@@ -254,7 +266,7 @@ def as_typed_there(sentence: str, field: str, words: Sequence[str]) -> str:
 
 
 def _names(field: str) -> list[str]:
-    """Return what an option for a field may be called, the most exact first."""
+    """Return the possible options for a field, most exact first."""
     from rota.commands.task_fields import TASK_FIELDS  # noqa: PLC0415 - only for a refusal
 
     path = field.partition("[")[0]

@@ -48,42 +48,44 @@ from rota.store.views import list_tasks
 LOG_FILE = "logs/rota.log"
 FIRST_TASKS = "tasks.toml"
 EXIT_CODES = {DaemonExit.LEFT_BEHIND: 0, DaemonExit.INTERRUPTED: 130}
-MOST_RUNS = 1_000_000
+MAX_RUNS = 1_000_000
 MAX_PORT = 65_535
 
 
 def up(
     context: typer.Context,
     samples: Annotated[
-        bool, typer.Option("--samples", help="Create a few sample tasks if there are no tasks yet.")
+        bool, typer.Option("--samples", help="Create sample tasks if there are no tasks yet")
     ] = False,
     port: Annotated[
-        str | None, typer.Option("--port", metavar="N", help="Port of the API [7682 if free].")
+        str | None,
+        typer.Option("--port", metavar="N", help="Port of the API [default: 7682 if free]"),
     ] = None,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Address of it [127.0.0.1].")
+        str | None,
+        typer.Option("--host", metavar="ADDRESS", help="Address of the API [default: 127.0.0.1]"),
     ] = None,
 ) -> None:
-    """Start Rota in the foreground: plan, run, deliver and repair until stopped.
+    """Start the daemon in the foreground.
 
-    SIGTERM or Ctrl-C lets callables end, within the setting `drain`, gives back the rest and
-    exits with 0; a second Ctrl-C stops at once and exits with 130. Callables that were running
-    then are tried again at the next start, as the task's --on-lost says. Scripts and agents go on
-    without the daemon, and the next one carries them on.
+    SIGTERM or Ctrl-C waits for running functions, at limit for the setting `drain`, releases the
+    others and exits with 0. A second Ctrl-C stops immediately and exits with 130; functions that
+    were running are handled at the next start according to --on-missing of their tasks. Scripts and
+    agents continue without the daemon, and the next daemon takes them over.
 
-    What is Rota's own in the home folder is taken from other users of the machine (0700, 0600),
-    and what was is told; what lies below `spaces` stays as it is.
+    Permissions of other users are removed from Rota's files in the home folder, except below
+    `spaces`, and each change is reported.
 
-    The HTTP API is served meanwhile; the other commands find it by the home folder. If there are
-    no tasks yet, those of tasks.toml in the home folder are created, as `rota apply` does.
+    The daemon serves the HTTP API; other commands find it by the home folder. If there are no
+    tasks yet, it creates those of tasks.toml in the home folder, as `rota apply` does.
 
     Example: rota up --home ./.rota --port 7682
     """
-    desk = CliContext(context, makes=True)
-    settings = desk.settings(port=optional_whole_number("port", port, 0, MAX_PORT), host=host)
-    form = "json" if desk.out.as_json else settings.log_format
+    cli = CliContext(context, creates_home=True)
+    settings = cli.settings(port=optional_whole_number("port", port, 0, MAX_PORT), host=host)
+    form = "json" if cli.out.as_json else settings.log_format
     make_home(settings)
-    narrowed = make_private(settings)
+    permissions = make_private(settings)
     file = settings.log_file or settings.home / LOG_FILE
     name_traces = configure_logging(
         settings.log_level,
@@ -93,16 +95,16 @@ def up(
         file=file,
         redact=load_secrets(settings).redactor.redact_text,
     )
-    narrowed.log()
+    permissions.log()
     check_callables_here(settings.home / "spaces")
-    import_first(desk, settings.home / FIRST_TASKS)
+    import_first(cli, settings.home / FIRST_TASKS)
     delegate_controllers()
     raise_file_limit()
-    run_async(_up(desk, settings, samples, name_traces, narrowed.sentences()))
+    run_async(_up(cli, settings, samples, name_traces, permissions.sentences()))
 
 
 async def _up(
-    desk: CliContext,
+    cli: CliContext,
     settings: Settings,
     samples: bool,
     name_traces: Callable[[str], None],
@@ -121,57 +123,57 @@ async def _up(
             tune_memory()
             load_plugins(settings).log_problems()
             for line in lines:
-                desk.out.line(line)
+                cli.out.line(line)
             sys.stdout.flush()
 
         with inprocess_runner(settings) as runner, open_mailboxes(settings, store) as post:
-            passes = LocalAttemptTokens(settings.home, store)
+            tokens = LocalAttemptTokens(settings.home, store)
             daemon = Daemon(
-                lambda: make_supervisor(settings, store, runner, passes=passes, mailboxes=post)
+                lambda: make_supervisor(settings, store, runner, passes=tokens, mailboxes=post)
             )
-            async with open_http_api(settings, store, daemon, passes) as url:
+            async with open_http_api(settings, store, daemon, tokens) as url:
                 lines.insert(len(notes) + 1, f"  api    {url}")
-                ending = await daemon.serve(ready)
-    if ending is not DaemonExit.DRAINED:
-        # Work that cannot be stopped would keep the loop and the interpreter from ending.
+                exit_reason = await daemon.serve(ready)
+    if exit_reason is not DaemonExit.DRAINED:
+        # Work that cannot be stopped would keep the interpreter running.
         logging.shutdown()
         sys.stdout.flush()
-        os._exit(EXIT_CODES[ending])
+        os._exit(EXIT_CODES[exit_reason])
 
 
 def _greeting(settings: Settings, tasks: int) -> list[str]:
     drain = settings.drain.total_seconds()
     add = "rota task create hello --call rota.samples:hello --every 10s"
     look = "rota status, rota runs, rota task list, rota why TASK"
-    go_on = "scripts and agents go on, for the next `rota up`; twice stops at once"
+    agents = "scripts and agents continue; press it twice to stop immediately"
     return [
-        "Rota is up.",
+        "Rota is running.",
         f"  store  {hidden_password(settings.store)}",
         f"  home   {settings.home}",
         f"  tasks  {tasks}",
         f"  next   {look if tasks else add}",
-        f"  stop   Ctrl-C lets callables end ({drain:g} s at most); {go_on}",
+        f"  stop   Ctrl-C waits for functions (at limit {drain:g} s); {agents}",
     ]
 
 
 def once(
     context: typer.Context,
     max_runs: Annotated[
-        str | None, typer.Option("--max-runs", metavar="N", help="Begin at most N runs.")
+        str | None, typer.Option("--max-runs", metavar="N", help="Maximum number of runs to start")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would happen without changing anything")
     ] = False,
 ) -> None:
-    """Make a single pass: plan what is due, run what is ready, deliver, and exit.
+    """Plan due slots, execute ready runs, send deliveries, and exit.
 
     Example: rota once --max-runs 10
     """
-    desk = CliContext(context, makes=True)
-    most = optional_whole_number("max-runs", max_runs, 1, MOST_RUNS)
-    settings = desk.settings()
+    cli = CliContext(context, creates_home=True)
+    limit = optional_whole_number("max-runs", max_runs, 1, MAX_RUNS)
+    settings = cli.settings()
     if dry_run:
-        _tell_foresight(desk, _foresee(desk, settings), most)
+        _show_preview(cli, _preview(cli, settings), limit)
         return
     name_traces = configure_logging(
         settings.log_level,
@@ -180,10 +182,10 @@ def once(
         stream=painted(sys.stderr),
         redact=load_secrets(settings).redactor.redact_text,
     )
-    narrowed = make_private(settings)
-    narrowed.log()
-    for note in narrowed.sentences():
-        desk.out.talk(note)
+    permissions = make_private(settings)
+    permissions.log()
+    for note in permissions.sentences():
+        cli.out.talk(note)
     check_callables_here(settings.home / "spaces")
 
     async def work() -> dict[str, int]:
@@ -193,20 +195,20 @@ def once(
             await apply_limits(store, settings)
             load_plugins(settings).log_problems()
             with open_mailboxes(settings, store) as post:
-                done = await single_pass(settings, store, most, post)
+                done = await single_pass(settings, store, limit, post)
             return {"schedules": done.schedules, "processed": done.processed, "sent": done.sent}
 
     done = run_async(work())
-    desk.out.record(done)
-    sent = f", {count_text(done['sent'], 'message')} sent" if done["sent"] else ""
-    desk.out.line(f"Processed {count_text(done['processed'], 'run')}{sent}.")
+    cli.out.record(done)
+    sent = f", sent {count_text(done['sent'], 'delivery')}" if done["sent"] else ""
+    cli.out.line(f"Executed {count_text(done['processed'], 'run')}{sent}.")
 
 
-def _foresee(desk: CliContext, settings: Settings) -> PassPreview:
-    lost = desk.absence(settings)
-    if lost is not None and lost.named:
-        raise Unavailable(lost.sentence)
-    if lost is not None:
+def _preview(cli: CliContext, settings: Settings) -> PassPreview:
+    missing = cli.absence(settings)
+    if missing is not None and missing.named:
+        raise Unavailable(missing.sentence)
+    if missing is not None:
         return PassPreview()
 
     async def work() -> PassPreview:
@@ -216,11 +218,11 @@ def _foresee(desk: CliContext, settings: Settings) -> PassPreview:
     return run_async(work())
 
 
-def _tell_foresight(desk: CliContext, seen: PassPreview, most: int | None) -> None:
-    planned = sum(len(due.runs_at) for due in seen.due)
-    ready = planned + len(seen.ready)
-    would_run = ready if most is None else min(ready, most)
-    desk.out.record(
+def _show_preview(cli: CliContext, preview: PassPreview, limit: int | None) -> None:
+    planned = sum(len(due.runs_at) for due in preview.due)
+    ready = planned + len(preview.ready)
+    would_run = ready if limit is None else min(ready, limit)
+    cli.out.record(
         {
             "dry_run": True,
             "would_run": would_run,
@@ -231,21 +233,21 @@ def _tell_foresight(desk: CliContext, seen: PassPreview, most: int | None) -> No
                     "runs": [at.isoformat() for at in due.runs_at],
                     "skipped": due.skipped,
                 }
-                for due in seen.due
+                for due in preview.due
             ],
-            "ready": [{"run": run.id, "task": run.task} for run in seen.ready],
+            "ready": [{"run": run.id, "task": run.task} for run in preview.ready],
         }
     )
-    desk.out.line(f"Would process {count_text(would_run, 'run')}; nothing was changed.")
-    for due in seen.due:
+    cli.out.line(f"Dry run: would execute {count_text(would_run, 'run')}; nothing was changed.")
+    for due in preview.due:
         skipped = "".join(f", {count} {reason}" for reason, count in due.skipped.items())
-        desk.out.line(f"  {due.task}: {count_text(len(due.runs_at), 'slot')} due{skipped}")
-    for run in seen.ready:
-        desk.out.line(f"  {run.task}: run {run.id} is ready")
+        cli.out.line(f"  {due.task}: {count_text(len(due.runs_at), 'slot')} due{skipped}")
+    for run in preview.ready:
+        cli.out.line(f"  {run.task}: run {run.id} is ready")
 
 
-PLAIN = Policy(metered=False)
-TRIED_TWICE = Policy(metered=False, retry=Retry(attempts=2, base=timedelta(seconds=1)))
+UNMETERED = Policy(metered=False)
+RETRIED = Policy(metered=False, retry=Retry(attempts=2, base=timedelta(seconds=1)))
 
 
 async def create_samples(store: Store) -> None:
@@ -253,9 +255,9 @@ async def create_samples(store: Store) -> None:
     if await store.read(list_tasks, None):
         return
     for name, call, title, every, policy in (
-        ("hello", "hello", "Says hello", "2s", PLAIN),
-        ("count", "count_words", "Counts words, in a thread", "5s", PLAIN),
-        ("flaky", "flaky", "Fails once, then succeeds", "8s", TRIED_TWICE),
+        ("hello", "hello", "Says hello", "2s", UNMETERED),
+        ("count", "count_words", "Counts words, in a thread", "5s", UNMETERED),
+        ("flaky", "flaky", "Fails once, then succeeds", "8s", RETRIED),
     ):
         await put_task(
             store,
@@ -274,68 +276,68 @@ async def create_samples(store: Store) -> None:
         title="Tells what count returned",
         route="python",
         spec={"call": "rota.samples:summary"},
-        policy=PLAIN,
+        policy=UNMETERED,
         after=After(task="count"),
     )
 
 
 def pause_all(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Let nothing new begin, in every process on the database; what runs goes on.
+    """Pause all work, in every process that uses the database; running runs continue.
 
-    Slots that come due meanwhile are skipped and not caught up.
+    Slots that come due meanwhile are skipped.
 
     Example: rota pause-all
     """
-    desk = CliContext(context)
-    desk.out.record(desk.call("POST", "/v1/pause-all", dry_run=dry_run))
-    desk.out.line("Everything is paused until: rota resume-all")
+    cli = CliContext(context)
+    cli.out.record(cli.call("POST", "/v1/pause-all", dry_run=dry_run))
+    cli.out.line("Everything is paused. To resume: rota resume-all")
 
 
 def resume_all(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Let work begin again, from now on.
+    """Resume work, from now on.
 
     Example: rota resume-all
     """
-    desk = CliContext(context)
-    desk.out.record(desk.call("POST", "/v1/resume-all", dry_run=dry_run))
-    desk.out.line("Work begins again.")
+    cli = CliContext(context)
+    cli.out.record(cli.call("POST", "/v1/resume-all", dry_run=dry_run))
+    cli.out.line("Resumed.")
 
 
 def stop(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Stop the work of the daemon: it lets what runs end, and its API stays open.
+    """Stop the work of the daemon: it waits for running runs, and its API remains available.
 
     Example: rota stop
     """
-    desk = CliContext(context)
-    done = desk.call("POST", "/v1/stop", dry_run=dry_run)
-    desk.out.record(done)
-    desk.out.line(f"The daemon is {done['state']}. Let it work again: rota start")
+    cli = CliContext(context)
+    done = cli.call("POST", "/v1/stop", dry_run=dry_run)
+    cli.out.record(done)
+    cli.out.line(f"The daemon is {done['state']}. To start it again: rota start")
 
 
 def start(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Let the daemon work again after `rota stop`; a new daemon is started by `rota up`.
+    """Start the work of the daemon again after `rota stop`.
 
     Example: rota start
     """
-    desk = CliContext(context)
-    done = desk.call("POST", "/v1/start", dry_run=dry_run)
-    desk.out.record(done)
-    desk.out.line(f"The daemon is {done['state']}.")
+    cli = CliContext(context)
+    done = cli.call("POST", "/v1/start", dry_run=dry_run)
+    cli.out.record(done)
+    cli.out.line(f"The daemon is {done['state']}.")
 
 
 def show(context: typer.Context) -> None:
-    """Write the address of the API; on a terminal, open it in a browser too.
+    """Write the address of the API, and open it in a browser on a terminal.
 
     Example: rota open
     """
-    desk = CliContext(context)
-    found = desk.daemon()
+    cli = CliContext(context)
+    found = cli.daemon()
     if found is None:
-        message = f"no daemon works for {desk.around.home}: start `rota up`"
+        message = f"no daemon is running for {cli.around.home}: start `rota up`"
         raise Unavailable(message)
-    desk.out.record({"url": found.url})
-    desk.out.line(found.url)
-    if sys.stdout.isatty() and not desk.out.as_json:
+    cli.out.record({"url": found.url})
+    cli.out.line(found.url)
+    if sys.stdout.isatty() and not cli.out.as_json:
         import webbrowser  # noqa: PLC0415 - slow to load
 
         webbrowser.open(found.url)

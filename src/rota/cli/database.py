@@ -19,62 +19,60 @@ from rota.model.backups import Backup
 from rota.model.verification import MEANINGS, Verification
 from rota.store.store import Store
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.", show_default=False)]
+File = Annotated[str, typer.Argument(metavar="FILE", help="Backup file", show_default=False)]
 BACKUP_NOUNS = (("tasks", "task"), ("schedules", "schedule"), ("runs", "run"), ("events", "event"))
 
 
 def backup_store(
     context: typer.Context,
     file: File,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file")] = False,
 ) -> None:
-    """Write everything to one file, while Rota goes on working.
+    """Write a backup of the database to a file, also while the daemon runs.
 
-    The file is consistent, checked, readable by its owner alone, and there only if it is whole.
+    The file is consistent, verified and readable only by its owner. It appears when it is complete.
 
     Example: rota backup /backups/rota-monday.zip
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
 
     async def work(store: Store) -> Backup:
         return await back_up(store.database, file, force=force)
 
-    made = desk.look(work)
-    desk.out.record(_backup_record(made))
-    desk.out.line(f"Wrote {made.path}: {_rows(made)}, {made.size:,} bytes.")
-    desk.out.line(f"It holds the database as of {made.at:%Y-%m-%d %H:%M:%S} UTC.")
+    made = cli.look(work)
+    cli.out.record(_backup_record(made))
+    cli.out.line(f"Wrote {made.path}: {_rows(made)}, {made.size:,} bytes.")
+    cli.out.line(f"The backup has the state of {made.at:%Y-%m-%d %H:%M:%S} UTC.")
 
 
 def restore_store(
     context: typer.Context,
     file: File,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a database that is not empty.")
+        bool, typer.Option("--force", help="Replace a database that is not empty")
     ] = False,
     catch_up: Annotated[
         bool,
-        typer.Option(
-            "--catch-up", help="Nobody has worked on it since the backup: go on where it was."
-        ),
+        typer.Option("--catch-up", help="Continue from the backup; Rota has not run since then"),
     ] = False,
 ) -> None:
-    """Put a backup in the place of the database; no Rota may be working on it.
+    """Replace the database with a backup; no daemon may be running on it.
 
-    What happened since the backup is not known any more. Slots since then are recorded as not
-    caught up, messages that waited are unknown and not sent again, and runs that were going on
-    are given back as lost. With --catch-up slots are left to each task's catch-up policy, and
-    messages that waited are sent.
+    Changes since the backup are lost. Slots since then are recorded as not caught up, pending
+    deliveries become unknown and are not sent, and running runs are settled as lost. With
+    --catch-up, slots are handled by the catch-up policy of each task, and pending deliveries are
+    sent.
 
-    Stopped at any moment, it leaves either the old database or the new one.
+    If it is interrupted, either the old or the new database is in place.
 
     Example: rota restore /backups/rota-monday.zip
     """
-    desk = CliContext(context)
-    settings = desk.settings()
+    cli = CliContext(context)
+    settings = cli.settings()
     store = closed_store(settings)
     done = asyncio.run(restore(store, file, as_it_stood=catch_up, force=force))
     passage = done.passage
-    desk.out.record(
+    cli.out.record(
         {
             "backup": _backup_record(done.backup),
             "incarnation": done.incarnation,
@@ -84,20 +82,20 @@ def restore_store(
             "aside": done.aside,
         }
     )
-    desk.out.line(f"Restored {hidden_password(settings.store)}: {_rows(done.backup)}.")
-    desk.out.line(f"  as of   {done.backup.at:%Y-%m-%d %H:%M:%S} UTC")
+    cli.out.line(f"Restored {hidden_password(settings.store)}: {_rows(done.backup)}.")
+    cli.out.line(f"  state of  {done.backup.at:%Y-%m-%d %H:%M:%S} UTC")
     if done.aside is not None:
-        desk.out.line(f"  before  the old database is now {done.aside}")
+        cli.out.line(f"  previous  moved to {done.aside}")
     if passage.slots:
-        desk.out.line(f"  slots   {count_text(passage.slots, 'slot')} since then not caught up")
+        cli.out.line(f"  slots     {count_text(passage.slots, 'slot')} since then not caught up")
     if passage.messages:
-        messages = count_text(passage.messages, "message")
-        desk.out.line(f"  outbox  {messages} may have been sent since: unknown")
+        deliveries = count_text(passage.messages, "pending delivery")
+        cli.out.line(f"  outbox    {deliveries} may have been sent since: set to unknown")
     if passage.running:
-        desk.out.line(
-            f"  runs    {count_text(passage.running, 'run')} given back at the next start"
+        cli.out.line(
+            f"  runs      {count_text(passage.running, 'run')} lost: settled at the next start"
         )
-    desk.out.line("  next    rota verify, then rota up")
+    cli.out.line("  next      rota verify, then rota up")
 
 
 def _rows(backup: Backup) -> str:
@@ -118,49 +116,51 @@ def _backup_record(backup: Backup) -> dict[str, object]:
 
 INDENT = 7
 HOLDS, BROKEN = "✓", "✗"
-VERIFIED_NOUNS = (("runs", "run"), ("schedules", "schedule"), ("deliveries", "message"))
+VERIFIED_NOUNS = (("runs", "run"), ("schedules", "schedule"), ("deliveries", "delivery"))
 
 
 def verify_store(context: typer.Context) -> None:
-    """Check that everything on record holds: slots, runs, attempts, events, messages, limits.
+    """Check the invariants of the database: slots, runs, attempts, events, deliveries, limits.
 
-    Reads one consistent view of the database, also while Rota works on it, and changes nothing.
-    Exits with 0 if everything holds, with 1 if something does not, with 2 if it could not look.
+    Reads one consistent snapshot, also while the daemon runs, and changes nothing. Exits with 0 if
+    all invariants hold, with 1 if one does not, and with 2 if the check failed.
 
     Example: rota verify --json
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
 
     async def work(store: Store) -> Verification:
         return await verify(store)
 
-    found = desk.look(work)
-    desk.out.record(_verification_record(found))
+    found = cli.look(work)
+    cli.out.record(_verification_record(found))
     for line in _lines(found):
-        desk.out.words(line, INDENT)
+        cli.out.words(line, INDENT)
     if not found.clean:
         raise typer.Exit(1)
 
 
 def _lines(found: Verification) -> list[str]:
-    seen = ", ".join(count_text(found.counts.get(key, 0), noun) for key, noun in VERIFIED_NOUNS)
-    lines = [f"Looked at {seen}, as of {found.at:%Y-%m-%d %H:%M:%S} UTC."]
+    counts = ", ".join(count_text(found.counts.get(key, 0), noun) for key, noun in VERIFIED_NOUNS)
+    lines = [f"Checked {counts}, as of {found.at:%Y-%m-%d %H:%M:%S} UTC."]
     width = max(len(f"{check.looked_at:,}") for check in found.checks)
     for check in found.checks:
         mark = BROKEN if check.violated else HOLDS
         sentence = MEANINGS[check.invariant].sentence
         lines.append(f"{mark} {check.invariant:<3}  {check.looked_at:>{width},}  {sentence}")
-    lines += [f"Not looked at: {what}." for what in found.unseen]
+    lines += [f"Not checked: {what}." for what in found.unseen]
     if found.clean:
-        return [*lines, "Everything holds."]
+        return [*lines, "All invariants hold."]
     broken = [check for check in found.checks if check.violated]
     lines.append(f"{count_text(sum(c.violated for c in broken), 'violation')}:")
     for check in broken:
-        told = [v for v in found.violations if v.invariant is check.invariant]
-        lines += [f"  {v.invariant:<3}  {v.where}: {v.what}" for v in told]
-        if check.violated > len(told):
-            lines.append(f"       and {check.violated - len(told)} more; {MOST_TOLD} are told")
-        lines.append(f"       to do: {MEANINGS[check.invariant].advice}")
+        shown = [v for v in found.violations if v.invariant is check.invariant]
+        lines += [f"  {v.invariant:<3}  {v.where}: {v.what}" for v in shown]
+        if check.violated > len(shown):
+            lines.append(
+                f"       and {check.violated - len(shown)} more (at most {MOST_TOLD} shown)"
+            )
+        lines.append(f"       solution: {MEANINGS[check.invariant].advice}")
     return lines
 
 
@@ -192,41 +192,44 @@ def _verification_record(found: Verification) -> dict[str, object]:
 
 
 ROLE = "role"
-"""Asks for the role that answers, which is no SELECT."""
+"""The query that writes the statements for the database role."""
 
 
 def sql(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT; - reads it.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="One SELECT statement; - reads standard input")
+    ],
     param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="TEXT", help="For $1, $2 and so on.")
+        list[str] | None,
+        typer.Option("--param", metavar="TEXT", help="Value of the next parameter, repeatable"),
     ] = None,
 ) -> None:
-    """Ask one SELECT over the documented views.
+    """Run one SELECT statement on the documented views.
 
-    On PostgreSQL an administrator switches this on, with what `rota sql role` writes.
+    On PostgreSQL an administrator must first run the statements that `rota sql role` writes.
 
     Example: rota sql "select state, count(*) from runs group by state"
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     if query == ROLE:
-        _tell_role(desk)
+        _show_role(cli)
         return
-    wanted = {"sql": text_or_input(query), "params": [*param] if param else None}
-    found = desk.call("POST", "/v1/sql", wanted)
-    desk.out.record(found)
+    body = {"sql": text_or_input(query), "params": [*param] if param else None}
+    found = cli.call("POST", "/v1/sql", body)
+    cli.out.record(found)
     rows = [[_cell(value) for value in row] for row in found["rows"]]
-    desk.out.table(found["columns"], rows, "No rows.", every=True)
+    cli.out.table(found["columns"], rows, "No rows found.", every=True)
     if found["truncated"]:
-        desk.out.talk("There is more than is given.")
+        cli.out.talk("The result was truncated.")
 
 
-def _tell_role(desk: CliContext) -> None:
-    from rota.app.composition import sql_role_ddl  # noqa: PLC0415 - seldom needed
+def _show_role(cli: CliContext) -> None:
+    from rota.app.composition import sql_role_ddl  # noqa: PLC0415 - rarely needed
 
     text = sql_role_ddl()
-    desk.out.record({"sql": text})
-    desk.out.line(text.rstrip())
+    cli.out.record({"sql": text})
+    cli.out.line(text.rstrip())
 
 
 def _cell(value: object) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import typer
@@ -19,13 +19,36 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+class Column(NamedTuple):
+    """A column of a list: its heading, and a field of the record or a function of it."""
+
+    heading: str
+    value: str | Callable[[dict[str, Any]], object]
+    is_time: bool = False
+
+    def title(self, zone: str) -> str:
+        """Return the heading, with the time zone of times."""
+        return f"{self.heading} ({zone})" if self.is_time else self.heading
+
+    def text(self, record: dict[str, Any], zone: str) -> str:
+        """Return the cell of a record."""
+        value = record[self.value] if isinstance(self.value, str) else self.value(record)
+        if self.is_time:
+            return wall_time(value if isinstance(value, str | datetime) else None, zone)
+        if isinstance(value, bool):
+            return "yes" if value else ""
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        return "" if value is None else str(value)
+
+
 class Display:
     """Writes the answer of a command to standard output."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self.is_open = False
-        """Whether the last line may go on."""
+        """Whether the last line is not complete."""
 
     def line(
         self,
@@ -35,10 +58,10 @@ class Display:
         goes_on: bool = False,
         coloured: bool = False,
     ) -> None:
-        """Write a line for people; nothing when the answer is JSON.
+        """Write a line, unless the output is JSON.
 
-        An `opened` one is not whole yet; what comes next begins a new one unless it `goes_on`.
-        The colours of a `coloured` one stay.
+        An `opened` line is not complete: the next text starts a new line unless it `goes_on`.
+        Terminal colors are kept if it is `coloured`.
         """
         if not self.as_json:
             begin = "\n" if self.is_open and not goes_on else ""
@@ -48,28 +71,28 @@ class Display:
             self.is_open = opened
 
     def words(self, text: str, indent: int = 0) -> None:
-        """Write a sentence; a terminal is shown it in lines that no word is broken by."""
+        """Write a sentence, wrapped to the width of a terminal."""
         if sys.stdout.isatty() and not self.as_json:
             text = in_lines(text, indent)
         self.line(text)
 
     def record(self, value: object) -> None:
-        """Write the answer as JSON, if that was asked for."""
+        """Write the response, if the output is JSON."""
         if self.as_json:
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def entry(self, value: object) -> None:
-        """Write one of many answers as a line of JSON, if that was asked for."""
+        """Write one of several records as a line, if the output is JSON."""
         if self.as_json:
             sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
     def talk(self, text: str) -> None:
-        """Say something beside the answer."""
+        """Write a line to standard error, unless the output is JSON."""
         if not self.as_json:
             sys.stderr.write(f"{text}\n")
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something is deleted; nobody is asked who cannot answer."""
+        """Ask for confirmation on a terminal; do nothing elsewhere."""
         if yes or self.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return
         sys.stderr.write(f"{question} [y/N] ")
@@ -85,9 +108,9 @@ class Display:
         *,
         every: bool = False,
     ) -> None:
-        """Write rows under their columns, or a sentence when there are none.
+        """Write rows under their columns, or a sentence if there are none.
 
-        A terminal is shown the columns in which something stands, or `every` one.
+        On a terminal, empty columns are left out unless `every` one is wanted.
         """
         if self.as_json:
             return
@@ -99,7 +122,7 @@ class Display:
             _plain_table(columns, rows)
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Write names and values below each other, leaving out what has no value."""
+        """Write names with their values, without empty values."""
         shown = [(name, value) for name, value in pairs if value]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
@@ -130,19 +153,19 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def instant(value: str | datetime) -> datetime:
-    """Return an instant as records write it."""
+    """Return an instant from its text in a record."""
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
 def wall_time(value: str | datetime | None, timezone: str) -> str:
-    """Return an instant as the date and time of day in a zone, without naming the zone."""
+    """Return an instant as date and time in a zone."""
     if value is None:
         return NOTHING
     return instant(value).astimezone(_zone(timezone)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def wall_time_with_zone(value: str | datetime | None, timezone: str) -> str:
-    """Return an instant with its weekday and the zone's abbreviation."""
+    """Return an instant as weekday, date, time and abbreviated zone."""
     if value is None:
         return NOTHING
     local = instant(value).astimezone(_zone(timezone))
@@ -162,11 +185,11 @@ def compact(value: object) -> str:
 NOTHING = "-"
 EMPTY = frozenset({"", NOTHING})
 GAP = "  "
-ROOM = 40
-"""How many characters a last column has beside the others, or else a line of its own."""
+MIN_LAST_COLUMN = 40
+"""Minimum width of a long last column; if there is less room, it moves to the next line."""
 NARROWEST = 8
 SHORT = 12
-"""A last column of so many characters keeps its place beside the others."""
+"""Maximum width of a last column that always stays on the same line."""
 STYLES = {
     "succeeded": "green",
     "sent": "green",
@@ -185,10 +208,10 @@ STYLES = {
 def rich_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, *, every: bool = False
 ) -> Text:
-    """Return rows under their columns, with the colours of states, as wide as the terminal.
+    """Return rows under their columns with colored states, as wide as the terminal.
 
-    Columns in which nothing stands are left out, unless `every` one is wanted.
-    What the last one has no room for stands below.
+    Empty columns are left out, unless `every` one is wanted. A last column without room moves to
+    the next line.
     """
     import shutil  # noqa: PLC0415 - slow to load
     import textwrap  # noqa: PLC0415
@@ -201,7 +224,7 @@ def rich_table(
     lines = [[line[n] for n in shown] for line in lines]
     widths = _widths(lines, width)
     left = width - sum(widths[:-1]) - len(GAP) * len(widths[:-1])
-    below = widths[-1] > left < ROOM and len(widths) > 1
+    below = widths[-1] > left < MIN_LAST_COLUMN and len(widths) > 1
     text = Text(no_wrap=True)
     for number, line in enumerate(lines):
         *cells, last = line
@@ -225,7 +248,7 @@ def rich_table(
 
 
 def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return how wide each column is: words are shortened, if they must be, and numbers never."""
+    """Return the width of each column; texts are shortened if needed, numbers never."""
     widths = [max(len(line[n]) for line in lines) for n in range(len(lines[0]))]
     words = [any(c.isalpha() for line in lines[1:] for c in line[n]) for n in range(len(widths))]
     beside = widths[-1] if widths[-1] <= SHORT else 0
@@ -244,7 +267,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def in_lines(text: str, indent: int, width: int = 0) -> str:
-    """Return a sentence in lines as wide as the terminal; those after the first are indented."""
+    """Return a sentence wrapped to the width of the terminal, with indented later lines."""
     import shutil  # noqa: PLC0415 - slow to load
     import textwrap  # noqa: PLC0415
 

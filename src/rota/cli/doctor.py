@@ -47,33 +47,33 @@ from rota.store.store import Store
 from rota.timing.durations import format_duration
 
 MAX_LISTED = 1_000
-MOST_NAMED = 5
+MAX_NAMED = 5
 DAEMON, TERMINAL = "the daemon", "this terminal"
-NO_DAEMON = "No daemon answers, so programs were looked for on the PATH of this terminal: {}"
+NO_DAEMON = "No daemon is running; programs were searched on the PATH of this terminal: {}"
 
 
 class MissingProgramRow(NamedTuple):
-    """Something that tasks name and that is missing, and what to do."""
+    """A missing program or folder of tasks, and what to do."""
 
     sentence: str
     advice: str
 
 
 class MissingProgramReport(NamedTuple):
-    """What was found missing, and by whom."""
+    """Missing programs and folders, and who searched for them."""
 
     lacks: Sequence[MissingProgramRow]
     by: str
 
     @property
     def note(self) -> str | None:
-        """What must be known of the PATH on which programs were looked for, if any is missing."""
+        """A note about the PATH that was searched, if a program is missing."""
         missing = any(NOT_ON_PATH in lack.sentence for lack in self.lacks)
         return NO_DAEMON.format(search_path()) if missing and self.by == TERMINAL else None
 
 
 def ask_daemon(daemon: HttpClient) -> MissingProgramReport:
-    """Return what a daemon lacks for the tasks that are enabled."""
+    """Return what the daemon's machine lacks for the enabled tasks."""
     found: dict[str, list[str]] = {}
     before: int | None = None
     while True:
@@ -89,7 +89,7 @@ def ask_daemon(daemon: HttpClient) -> MissingProgramReport:
 
 
 async def check_here(store: Store, settings: Settings) -> MissingProgramReport:
-    """Return what would be missing for tasks if they were started from here."""
+    """Return what this machine lacks for the enabled tasks."""
     found = await all_missing_programs(store, settings)
     named = {str(lack): [task.name for task in tasks] for lack, tasks in found.items()}
     return _looked(named, TERMINAL)
@@ -97,31 +97,31 @@ async def check_here(store: Store, settings: Settings) -> MissingProgramReport:
 
 def _looked(found: dict[str, list[str]], by: str) -> MissingProgramReport:
     return MissingProgramReport(
-        [_lack(told, sorted(tasks), by) for told, tasks in sorted(found.items())], by
+        [_lack(text, sorted(tasks), by) for text, tasks in sorted(found.items())], by
     )
 
 
-def _lack(told: str, tasks: list[str], by: str) -> MissingProgramRow:
-    what, _, advice = told.partition(": ")
+def _lack(text: str, tasks: list[str], by: str) -> MissingProgramRow:
+    what, _, advice = text.partition(": ")
     where = f" of {by}" if what.endswith(NOT_ON_PATH) else ""
-    return MissingProgramRow(f"{what}{where}, wanted by {_named(tasks)}", advice)
+    return MissingProgramRow(f"{what}{where}, needed by {_named(tasks)}", advice)
 
 
 def _named(tasks: list[str]) -> str:
-    more = len(tasks) - MOST_NAMED
-    named = ", ".join(tasks[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(tasks) - MAX_NAMED
+    named = ", ".join(tasks[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     return f"the task{'' if len(tasks) == 1 else 's'} {named}"
 
 
 class GatewayReport(NamedTuple):
-    """What is known of a gateway and of the secrets it is for."""
+    """The state of the gateway and its secrets."""
 
     seen: GatewayStatus | None
     secrets: Sequence[SecretInfo]
 
 
 def gateway_record(known: GatewayReport) -> dict[str, object]:
-    """Return what is known of the gateway; secrets by name, and never their values."""
+    """Return the state of the gateway as a record, without values of secrets."""
     seen = known.seen
     return {
         "running": seen is not None,
@@ -143,71 +143,69 @@ def gateway_record(known: GatewayReport) -> dict[str, object]:
 
 
 def gateway_lines(known: GatewayReport, now: datetime) -> Iterator[str]:
-    """Yield how the gateway is doing, and each secret it would show."""
-    yield "The gateway to providers:"
+    """Yield the state of the gateway and of each secret as lines."""
+    yield "Gateway:"
     yield f"  {_state(known.seen, now)}"
     for secret in known.secrets:
-        sign, told = ("✓", "") if secret.problem is None else ("✗", f": {secret.problem}")
-        yield f"  {sign} {secret.name}, {secret.source}{told}"
+        sign, problem = ("✓", "") if secret.problem is None else ("✗", f": {secret.problem}")
+        yield f"  {sign} {secret.name}, {secret.source}{problem}"
 
 
 def _state(seen: GatewayStatus | None, now: datetime) -> str:
     if seen is None:
-        return "does not run; it starts when an agent needs it"
+        return "not running; it starts when an agent needs it"
     age = duration_text(now - seen.since)
     if seen.attempts is None:
-        return f"✗ process {seen.pid}, up for {age}, does not answer at {seen.socket}"
-    kind = "" if seen.current else " of another version"
-    who = count_text(seen.attempts, "attempt")
-    return f"✓ process {seen.pid}{kind}, up for {age}, open to {who} ({seen.socket})"
+        return f"✗ process {seen.pid}, running for {age}, does not respond at {seen.socket}"
+    version = "" if seen.current else " of another version"
+    grants = count_text(seen.attempts, "attempt")
+    return f"✓ process {seen.pid}{version}, running for {age}, used by {grants} ({seen.socket})"
 
 
 OTHERS = 0o077
-LEAST_FREE = 500 * 1024 * 1024
-LARGEST_LOG = 256 * 1024 * 1024
-LARGEST_LOOKED_AT = 256 * 1024 * 1024
-"""Bytes of a file up to which everything on record is judged too; beyond, `rota verify` does it."""
-FEWEST_ZONES = 300
-LARGEST_DRIFT = timedelta(seconds=5)
+MIN_FREE = 500 * 1024 * 1024
+MAX_WAL = 256 * 1024 * 1024
+MAX_VERIFIED = 256 * 1024 * 1024
+"""Size of a database up to which its invariants are checked, too; see `rota verify`."""
+MIN_ZONES = 300
+MAX_DRIFT = timedelta(seconds=5)
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 MEBIBYTE = 1024 * 1024
 ADVICE = {
-    UNWRITABLE: "mend that: the daemon tries again by itself",
-    DISK_FULL: "free some room: the daemon goes on by itself",
-    FAILING: "see its log",
+    UNWRITABLE: "correct that: the daemon retries automatically",
+    DISK_FULL: "free disk space: the daemon continues automatically",
+    FAILING: "see the log of the daemon",
 }
-"""What a daemon may say that it cannot do."""
+"""Solutions for problems that the daemon reports."""
 NOTHING = MissingProgramReport([], DAEMON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorProblem:
-    """Something that is wrong, what to do, and how to mend it here if that is safe."""
+    """A problem, its solution, and a function that fixes it if that is safe."""
 
     code: str
     sentence: str
     advice: str
-    mend: Callable[[], object] | None = None
+    fix: Callable[[], object] | None = None
 
 
 def doctor(
     context: typer.Context,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what can be mended without a decision.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Fix problems that need no decision")] = False,
 ) -> None:
-    """Look for what is wrong with this installation: files, settings, database, clock, queue.
+    """Check the installation for problems: files, settings, database, clock, queue.
 
-    It also tells which programs and folders of tasks cannot be found, where programs can run here,
-    what is missing for the rest, and how the gateway to providers is doing.
+    Also shows programs and folders of tasks that were not found, which executors are available,
+    what the others need, and the state of the gateway.
 
-    Exits with 0 if nothing was found, or everything found was mended, and with 1 otherwise.
+    Exits with 0 if there is no problem or all were fixed, and with 1 otherwise.
 
     Example: rota doctor
     """
-    desk = CliContext(context)
-    settings, faults = _read_all(desk)
-    found = [_wrong("settings", fault, "correct it, then `rota check`") for fault in faults]
+    cli = CliContext(context)
+    settings, faults = _read_all(cli)
+    found = [_wrong("settings", error, "correct it, then run `rota check`") for error in faults]
     found += [
         _wrong("settings", f"{name} is not a setting and has no effect", "unset it")
         for name in unknown_variables()
@@ -216,58 +214,58 @@ def doctor(
     gate = GatewayReport(None, [])
     looked = NOTHING
     if settings is not None:
-        found += [*_absence(desk, settings), *examine(settings), *_daemon(settings)]
+        found += [*_absence(cli, settings), *examine(settings), *_daemon(settings)]
         looked = _programs(settings)
         found += [_wrong("programs", *lack) for lack in looked.lacks]
         gate, wrong = _gateway(settings)
         found += wrong
         try:
             executors = LocalSiteChecker(settings).try_all()
-        except RotaError as fault:
-            found.append(_wrong("executors", str(fault), "correct it, then look again"))
-        advice = "correct or remove what installed it, then start the daemon again"
+        except RotaError as error:
+            found.append(_wrong("executors", str(error), "correct it, then run this again"))
+        advice = "correct or uninstall its package, then restart the daemon"
         found += [_wrong("plugins", str(each), advice) for each in load_plugins(settings).problems]
-    mended = [_mended(finding) if fix else False for finding in found]
-    told: dict[str, object] = {"ok": all(mended), "findings": _records(found, mended)}
-    told |= {"executors": executor_records(executors), "gateway": gateway_record(gate)}
-    desk.out.record(told)
-    for finding, done in zip(found, mended, strict=True):
-        desk.out.words(f"✗ {finding.sentence}", 2)
-        desk.out.words(f"  {'mended' if done else 'to do: ' + finding.advice}", 2)
+    fixed = [_fix(finding) if fix else False for finding in found]
+    record: dict[str, object] = {"ok": all(fixed), "findings": _records(found, fixed)}
+    record |= {"executors": executor_records(executors), "gateway": gateway_record(gate)}
+    cli.out.record(record)
+    for finding, done in zip(found, fixed, strict=True):
+        cli.out.words(f"✗ {finding.sentence}", 2)
+        cli.out.words(f"  {'fixed' if done else 'solution: ' + finding.advice}", 2)
     if looked.note is not None:
-        desk.out.words(looked.note)
+        cli.out.words(looked.note)
     if not found:
-        desk.out.line("Nothing is wrong.")
-    elif not fix and any(finding.mend is not None for finding in found):
-        desk.out.talk("Some of it can be mended here: rota doctor --fix")
+        cli.out.line("No problems found.")
+    elif not fix and any(finding.fix is not None for finding in found):
+        cli.out.talk("Some problems can be fixed with: rota doctor --fix")
     for line in (*executor_lines(executors), *gateway_lines(gate, SystemClock().now())):
-        desk.out.words(line, 4)
-    if not all(mended):
+        cli.out.words(line, 4)
+    if not all(fixed):
         raise typer.Exit(1)
 
 
-def _absence(desk: CliContext, settings: Settings) -> Iterator[DoctorProblem]:
-    """Look whether there is a database where somebody says that there is one."""
-    lost = desk.absence(settings)
+def _absence(cli: CliContext, settings: Settings) -> Iterator[DoctorProblem]:
+    """Check that a named home or database exists."""
+    lost = cli.absence(settings)
     if lost is not None and lost.named:
         what, _, advice = lost.sentence.partition(": ")
         yield _wrong("home", what, advice)
 
 
 def examine(settings: Settings) -> list[DoctorProblem]:
-    """Return everything that is wrong with an installation whose settings are right."""
+    """Return the problems of an installation with valid settings."""
     found = [*_files(settings), *_room(settings), *_time(settings)]
     if settings.store == "memory:" or not database_exists(settings):
         return found
     try:
         found += asyncio.run(_database(settings))
-    except RotaError as fault:
-        found.append(_wrong("database", str(fault), "mend that first, then look again"))
+    except RotaError as error:
+        found.append(_wrong("database", str(error), "correct that first, then run this again"))
     return found
 
 
 def _gateway(settings: Settings) -> tuple[GatewayReport, list[DoctorProblem]]:
-    """Look at the gateway and at what it would show to providers; neither is touched."""
+    """Check the gateway and its secrets, without changing them."""
     folder = settings.home.absolute()
     seen, key = gateway_status(folder / GATEWAY), folder / SECRETS / KEY
     if key.exists() and key.stat().st_mode & OTHERS:
@@ -275,20 +273,20 @@ def _gateway(settings: Settings) -> tuple[GatewayReport, list[DoctorProblem]]:
     secrets = LocalSecretStore(settings)
     try:
         listed = asyncio.run(secrets.list_secrets())
-    except RotaError as fault:
+    except RotaError as error:
         return GatewayReport(seen, []), [
-            _wrong("gateway", str(fault), "correct it, then look again")
+            _wrong("gateway", str(error), "correct it, then run this again")
         ]
     found = [
-        _wrong("secrets", f"the secret {each.name} of {each.source}: {each.problem}", "mend that")
+        _wrong("secrets", f"the secret {each.name} of {each.source}: {each.problem}", "correct it")
         for each in listed
         if each.problem is not None and each.source.startswith("file:")
     ]
     if secrets.trouble is not None:
-        found.append(_wrong("secrets", secrets.trouble, "agents do without them until then"))
+        found.append(_wrong("secrets", secrets.trouble, "until then agents have no secrets"))
     if seen is not None and seen.attempts is None:
-        sentence = f"the gateway (process {seen.pid}) does not answer"
-        advice = f"end it, and the daemon starts another one: kill -9 {seen.pid}"
+        sentence = f"the gateway (process {seen.pid}) does not respond"
+        advice = f"kill it, and the daemon starts a new one: kill -9 {seen.pid}"
         found.append(_wrong("gateway", sentence, advice))
     return GatewayReport(seen, listed), found
 
@@ -297,40 +295,42 @@ def _wrong(code: str, sentence: str, advice: str) -> DoctorProblem:
     return DoctorProblem(code=code, sentence=sentence, advice=advice)
 
 
-def _mended(finding: DoctorProblem) -> bool:
-    if finding.mend is None:
+def _fix(finding: DoctorProblem) -> bool:
+    if finding.fix is None:
         return False
     try:
-        return finding.mend() is not False
+        return finding.fix() is not False
     except OSError:
         return False
 
 
-def _records(found: list[DoctorProblem], mended: list[bool]) -> list[dict[str, object]]:
+def _records(found: list[DoctorProblem], fixed: list[bool]) -> list[dict[str, object]]:
     return [
         {
             "code": finding.code,
             "message": finding.sentence,
             "to_do": finding.advice,
-            "mendable": finding.mend is not None,
+            "mendable": finding.fix is not None,
             "mended": done,
         }
-        for finding, done in zip(found, mended, strict=True)
+        for finding, done in zip(found, fixed, strict=True)
     ]
 
 
 def _files(settings: Settings) -> Iterator[DoctorProblem]:
-    """Look at the home folder: whose it is, who may look into it, what was left behind."""
+    """Check the home folder: owner, permissions, stale files."""
     home = settings.home
     if not home.exists():
         return
     for path in (home, home / ADMIN_KEY):
         if path.exists() and path.stat().st_uid != os.geteuid():
-            sentence = f"{path} belongs to somebody else"
-            yield _wrong("owner", sentence, "give it to the user that runs Rota: chown")
+            sentence = f"{path} belongs to another user"
+            yield _wrong(
+                "owner", sentence, "change its owner to the user that runs Rota, with chown"
+            )
     if (shared := open_home(home)) is not None:
-        sentence = f"others may look into {shared}, which is not Rota's alone"
-        yield _wrong("permissions", sentence, "give --home a folder of its own")
+        sentence = f"other users can read {shared}, which is not used by Rota alone"
+        yield _wrong("permissions", sentence, "use a separate folder for --home")
     for own in permissive(settings):
         yield _private(own.path, own.allowed)
     place = home / PLACE
@@ -341,35 +341,35 @@ def _files(settings: Settings) -> Iterator[DoctorProblem]:
 def _private(path: Path, mode: int) -> DoctorProblem:
     return DoctorProblem(
         code="permissions",
-        sentence=f"others may read {path}",
+        sentence=f"other users can read {path}",
         advice=f"chmod {mode:o} {path}",
-        mend=partial(narrow, str(path), mode),
+        fix=partial(narrow, str(path), mode),
     )
 
 
 def _unheard(place: Path) -> DoctorProblem:
     word = find_daemon_address(place.parent)
     if word is None:
-        sentence = f"{place} tells of a daemon that is not there"
+        sentence = f"{place} names a daemon that is not running"
         advice = f"remove it: rm {place}"
-        return DoctorProblem(code="stale_api", sentence=sentence, advice=advice, mend=place.unlink)
-    sentence = f"the daemon of {place} (process {word.pid}) does not answer"
-    return _wrong("no_answer", sentence, "see its log; `rota service logs` if it is a service")
+        return DoctorProblem(code="stale_api", sentence=sentence, advice=advice, fix=place.unlink)
+    sentence = f"the daemon of {place} (process {word.pid}) does not respond"
+    return _wrong("no_answer", sentence, "see its log, or `rota service logs` for a service")
 
 
 def _room(settings: Settings) -> Iterator[DoctorProblem]:
-    """Look at the disk that the database is on."""
+    """Check the disk of the database."""
     file = _file(settings)
     if file is None or not file.parent.exists():
         return
     free = shutil.disk_usage(file.parent).free
-    if free < LEAST_FREE:
+    if free < MIN_FREE:
         sentence = f"only {free // MEBIBYTE:,} MiB are free on the disk of {file}"
-        yield _wrong("disk", sentence, "free some room: without it nothing can be written down")
+        yield _wrong("disk", sentence, "free disk space: without it Rota cannot record anything")
     log = Path(f"{file}-wal")
-    if log.exists() and log.stat().st_size > LARGEST_LOG:
+    if log.exists() and log.stat().st_size > MAX_WAL:
         sentence = f"{log} has grown to {log.stat().st_size // MEBIBYTE:,} MiB"
-        advice = "some program holds an old view of the database open: end it"
+        advice = "a program keeps an old transaction open: end that program"
         yield _wrong("write_ahead_log", sentence, advice)
 
 
@@ -380,18 +380,18 @@ def _file(settings: Settings) -> Path | None:
 
 
 def _time(settings: Settings) -> Iterator[DoctorProblem]:
-    """Look at the clock and at the zone data."""
+    """Check the clock and the time zone data."""
     now = SystemClock().now()
     file = _file(settings)
     newest = EARLIEST
     if file is not None and file.exists():
         newest = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))
-    if now < newest - LARGEST_DRIFT:
-        sentence = f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is before what it said already"
-        yield _wrong("clock", sentence, "set the clock, and keep it set by NTP")
+    if now < newest - MAX_DRIFT:
+        sentence = f"the clock shows {now:%Y-%m-%d %H:%M} UTC, which is before the last use"
+        yield _wrong("clock", sentence, "set the clock, and use NTP")
     known = len(available_timezones())
-    if known < FEWEST_ZONES:
-        sentence = f"only {known} time zones are known here"
+    if known < MIN_ZONES:
+        sentence = f"only {known} time zones are installed"
         yield _wrong("zone_data", sentence, "install the system's tzdata, or `pip install tzdata`")
 
 
@@ -407,10 +407,12 @@ async def _database(settings: Settings) -> list[DoctorProblem]:
 
 def _drift(store: Store) -> Iterator[DoctorProblem]:
     drift = from_micros(store.now()) - SystemClock().now()
-    if abs(drift) > LARGEST_DRIFT:
-        sentence = f"the database's clock is {abs(drift).total_seconds():.0f} s away from this one"
+    if abs(drift) > MAX_DRIFT:
+        sentence = (
+            f"the clock of the database differs by {abs(drift).total_seconds():.0f} s from this one"
+        )
         yield _wrong(
-            "clock", sentence, "keep both set by NTP; the database's is the one that counts"
+            "clock", sentence, "use NTP on both machines; Rota uses the clock of the database"
         )
 
 
@@ -420,22 +422,22 @@ async def _queue(store: Store, bounds: WarningThresholds) -> list[DoctorProblem]
 
 
 def _daemon(settings: Settings) -> list[DoctorProblem]:
-    """Ask the daemon what it cannot do, which only it knows."""
-    with suppress(RotaError):  # what does not answer is told of already
+    """Return the problems that the daemon reports."""
+    with suppress(RotaError):  # a daemon that does not respond is reported elsewhere
         daemon = find_daemon(settings.home)
         if daemon is not None:
             with closing(daemon):
                 warnings = daemon.call("GET", "/v1/status", {})["warnings"]
-            told = [w for w in warnings if w["code"] in ADVICE]
-            return [_wrong(w["code"], w["message"], ADVICE[w["code"]]) for w in told]
+            known = [w for w in warnings if w["code"] in ADVICE]
+            return [_wrong(w["code"], w["message"], ADVICE[w["code"]]) for w in known]
     return []
 
 
 def _programs(settings: Settings) -> MissingProgramReport:
-    """Look for what tasks name; the daemon knows what it finds, and without one this terminal."""
+    """Search programs and folders of tasks, through the daemon if it runs, else here."""
     if not database_exists(settings):
         return NOTHING
-    with suppress(RotaError):  # what does not answer is told of already
+    with suppress(RotaError):  # a daemon that does not respond is reported elsewhere
         daemon = find_daemon(settings.home)
         if daemon is not None:
             with closing(daemon):
@@ -452,38 +454,42 @@ async def _programs_here(settings: Settings) -> MissingProgramReport:
 
 async def _record_of(store: Store, settings: Settings) -> list[DoctorProblem]:
     file = _file(settings)
-    if file is None or file.stat().st_size > LARGEST_LOOKED_AT:
+    if file is None or file.stat().st_size > MAX_VERIFIED:
         return []
     judged = await verify(store)
     return [
-        _wrong("record", f"{check.invariant} does not hold {check.violated} times", "rota verify")
+        _wrong(
+            "record",
+            f"the invariant {check.invariant} is violated {check.violated} times",
+            "rota verify",
+        )
         for check in judged.checks
         if check.violated
     ]
 
 
 def check(context: typer.Context) -> None:
-    """Read the settings and say everything that is wrong with them.
+    """Check the settings and show all errors.
 
-    Exits with 2 if something is wrong.
+    Exits with 2 if there is an error.
 
     Example: rota check
     """
-    desk = CliContext(context)
-    settings, faults = _read_all(desk)
+    cli = CliContext(context)
+    settings, faults = _read_all(cli)
     warnings = [f"{name} is not a setting and has no effect" for name in unknown_variables()]
     shown = {} if settings is None else _shown(settings)
-    desk.out.record({"ok": not faults, "faults": faults, "warnings": warnings, "settings": shown})
+    cli.out.record({"ok": not faults, "faults": faults, "warnings": warnings, "settings": shown})
     for warning in warnings:
-        desk.out.line(f"Note: {warning}.")
+        cli.out.line(f"Note: {warning}.")
     if settings is None:
-        desk.out.line(f"{len(faults)} wrong in the settings:")
-        for fault in faults:
-            desk.out.line(f"  {fault}")
+        cli.out.line(f"{count_text(len(faults), 'error')} in the settings:")
+        for error in faults:
+            cli.out.line(f"  {error}")
         raise typer.Exit(2)
-    there = "read" if settings.file.exists() else "not there, defaults hold"
-    desk.out.line(f"The settings are right ({FILE_NAME}: {there}).")
-    desk.out.pairs(
+    source = "read" if settings.file.exists() else "not found, using defaults"
+    cli.out.line(f"The settings are valid ({FILE_NAME}: {source}).")
+    cli.out.pairs(
         [
             (name, f"{_written(value)}{'  (set)' if name in settings.given else ''}")
             for name, value in shown.items()
@@ -492,7 +498,7 @@ def check(context: typer.Context) -> None:
 
 
 def _read_all(desk: CliContext) -> tuple[Settings | None, list[str]]:
-    """Return the settings, None if any is wrong, those of plug-ins included, and what is wrong."""
+    """Return the settings, or None if there are errors, and the errors, with those of plug-ins."""
     settings, faults = read_settings(desk.invocation.home, desk.invocation.store)
     if settings is not None:
         faults = [*read_plugin_settings(settings, find_plugins()).faults]
@@ -502,14 +508,14 @@ def _read_all(desk: CliContext) -> tuple[Settings | None, list[str]]:
 def _shown(settings: Settings) -> dict[str, str | int | bool]:
     hidden = {"given", "plugins", "plugin_variables"}
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in hidden}
-    for (kind, name), told in load_plugins(settings).settings.items():
-        for one in fields(told) if is_dataclass(told) else ():
-            values[f"{kind}s.{name}.{one.name}"] = getattr(told, one.name)
+    for (kind, name), own in load_plugins(settings).settings.items():
+        for one in fields(own) if is_dataclass(own) else ():
+            values[f"{kind}s.{name}.{one.name}"] = getattr(own, one.name)
     return {name: _plain(value) for name, value in values.items()}
 
 
 def _written(value: str | int | bool) -> str:
-    """Return a value as it stands in the file."""
+    """Return a value in the syntax of the settings file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -530,7 +536,7 @@ def _plain(value: object) -> str | int | bool:
 
 
 def executor_records(tried: Sequence[ExecutorTrial]) -> list[dict[str, object]]:
-    """Return what is known of each executor."""
+    """Return the availability of each executor as records."""
     return [
         {
             "name": each.executor.name,
@@ -551,12 +557,12 @@ def executor_records(tried: Sequence[ExecutorTrial]) -> list[dict[str, object]]:
 
 
 def executor_lines(tried: Sequence[ExecutorTrial]) -> Iterator[str]:
-    """Yield for each executor whether it can be had, and what to do where it cannot.
+    """Yield the availability of each executor, and what the others need.
 
-    What several lack is told once, below them.
+    What several executors need comes once, after them.
     """
     if tried:
-        yield "Programs can run in:"
+        yield "Executors:"
     lacking: dict[str, list[str]] = {}
     for each in tried:
         for one in each.missing:
@@ -566,11 +572,13 @@ def executor_lines(tried: Sequence[ExecutorTrial]) -> Iterator[str]:
         name = each.executor.name
         if each.available:
             unless = (
-                "" if each.executor.certain_kill else ", unless a keeper and its guard are killed"
+                ""
+                if each.executor.certain_kill
+                else ", unless a keeper and its guard are both killed"
             )
-            yield f"  ✓ {name:<9}  every stop is certain{unless}"
+            yield f"  ✓ {name:<9}  processes can be stopped reliably{unless}"
         else:
-            yield f"  ✗ {name:<9}  cannot be had here"
+            yield f"  ✗ {name:<9}  not available on this machine"
         own = [words for words, names in lacking.items() if names == [each.executor.name]]
         yield from (f"      {words}" for words in own)
     for words, names in lacking.items():

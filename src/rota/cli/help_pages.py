@@ -13,11 +13,11 @@ from rota.cli.help_cache import read_page, write_pages
 from rota.errors import shown
 
 WITH_VALUE = ("--home", "--store", "--url")
-ALONE = frozenset({"--json", "--debug"})
+FLAGS = frozenset({"--json", "--debug"})
 HELP = frozenset({"--help", "-h"})
 END = "--"
 COMPLETE = "__complete"
-"""What a shell asks with, to complete a command line."""
+"""The hidden command for shell completion."""
 MAX_DEPTH = 2
 COMMANDS = MappingProxyType(
     {
@@ -85,10 +85,7 @@ GROUPS = frozenset(
 
 
 def hoist(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part the options that may stand anywhere from the rest of a command line.
-
-    What comes after a lone `--` is left as it is.
-    """
+    """Separate the global options from the rest of a command line, up to `--`."""
     front: list[str] = []
     rest: list[str] = []
     words = list(argv)
@@ -97,7 +94,7 @@ def hoist(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         if word == END:
             rest += [word, *words]
             break
-        if word in ALONE or word.startswith(tuple(f"{name}=" for name in WITH_VALUE)):
+        if word in FLAGS or word.startswith(tuple(f"{name}=" for name in WITH_VALUE)):
             front.append(word)
         elif word in WITH_VALUE:
             front += [word, *words[:1]]
@@ -112,7 +109,7 @@ Renderer = Callable[[str], Mapping[str, str]]
 
 
 def find_page(words: Sequence[str], render: Renderer) -> str | None:
-    """Return the help page that a command line asks for, if it asks for one that exists."""
+    """Return the help page that a command line requests, if it exists."""
     plain = words[: words.index(END)] if END in words else words
     leading = [word for word in plain if not word.startswith("-")][:MAX_DEPTH]
     asked = not HELP.isdisjoint(plain)
@@ -139,12 +136,12 @@ def _typed(words: Sequence[str]) -> str:
 
 
 USAGE = 2
-MOST_MEANT = 3
-LEAST_ALIKE = 0.7
-"""How alike two words are at least, of which one may have been meant by the other."""
+MAX_SUGGESTIONS = 3
+MIN_SIMILARITY = 0.7
+"""Similarity from which a command is suggested for an unknown word."""
 _COMMAND = re.compile(r"^  ([a-z-]+)(?:  |$)", re.MULTILINE)
 
-MEANT = MappingProxyType(
+SUGGESTIONS = MappingProxyType(
     {
         "config": ("check",),
         "create": ("task create", "add"),
@@ -165,8 +162,8 @@ MEANT = MappingProxyType(
         "tasks": ("ls",),
     }
 )
-"""What is meant by words that other programs have."""
-OTHER_WORDS = MappingProxyType(
+"""Suggestions for commands of other programs."""
+VERB_SUGGESTIONS = MappingProxyType(
     {
         "add": ("create", "set", "register"),
         "change": ("edit", "set"),
@@ -183,38 +180,38 @@ OTHER_WORDS = MappingProxyType(
         "update": ("edit", "set"),
     }
 )
-"""What is meant by a word behind a noun, where the noun has it."""
-OF_A_RUN = MappingProxyType({"stop": "cancel", "start": "run"})
-"""Commands about the daemon that take no name, and what is meant by them with one."""
+"""Suggestions for verbs after a noun."""
+RUN_SUGGESTIONS = MappingProxyType({"stop": "cancel", "start": "run"})
+"""Suggestions for commands about the daemon that are used with the name of a run or task."""
 
 
 def refusal(words: Sequence[str], render: Renderer, *, cached: bool = False) -> str | None:
-    """Return what to say of a command that does not exist; None if it does.
+    """Return the error about a command that does not exist; None if it does.
 
-    With `cached`, a command of a group is taken to exist where the group's page is not cached.
+    With `cached`, a command of a group is assumed to exist if the group's page is not cached.
     """
-    said = [word for word in words[:2] if not word.startswith("-")]
-    if not said or words[0] != said[0]:
+    typed = [word for word in words[:2] if not word.startswith("-")]
+    if not typed or words[0] != typed[0]:
         return None
-    first, *rest = said
+    first, *rest = typed
     if first not in COMMANDS:
-        return _sentence(first, _meant(first, render))
-    if first in OF_A_RUN and rest:
-        return _sentence(" ".join(said), [f"{OF_A_RUN[first]} {rest[0]}"])
+        return _sentence(first, _suggest(first, render))
+    if first in RUN_SUGGESTIONS and rest:
+        return _sentence(" ".join(typed), [f"{RUN_SUGGESTIONS[first]} {rest[0]}"])
     if first not in GROUPS or not rest:
         return None
     page = read_page(_typed([first])) if cached else load_page([first], render)
     below = commands_of(page or "")
     if not below or rest[0] in below:
         return None
-    found = [word for word in OTHER_WORDS.get(rest[0], ()) if word in below][:1]
+    found = [word for word in VERB_SUGGESTIONS.get(rest[0], ()) if word in below][:1]
     return _sentence(
-        " ".join(said), [f"{first} {each}" for each in found or _alike(rest[0], below)]
+        " ".join(typed), [f"{first} {each}" for each in found or _similar(rest[0], below)]
     )
 
 
-def tell(error: dict[str, str], exit_code: int, *, as_json: bool) -> int:
-    """Tell what went wrong in one sentence, and return the exit code."""
+def report_error(error: dict[str, str], exit_code: int, *, as_json: bool) -> int:
+    """Write an error to standard error, and return the exit code."""
     if as_json:
         sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
     else:
@@ -222,17 +219,17 @@ def tell(error: dict[str, str], exit_code: int, *, as_json: bool) -> int:
     return exit_code
 
 
-def _sentence(said: str, meant: Sequence[str]) -> str:
-    named = " or ".join(f"'rota {each}'" for each in meant[:MOST_MEANT])
-    noun = said.partition(" ")[0] if " " in said else ""
+def _sentence(typed: str, suggested: Sequence[str]) -> str:
+    named = " or ".join(f"'rota {each}'" for each in suggested[:MAX_SUGGESTIONS])
+    noun = typed.partition(" ")[0] if " " in typed else ""
     advice = f"did you mean {named}?" if named else f"see 'rota {noun}{noun and ' '}--help'"
-    return f"no such command {shown(said)}: {advice}"
+    return f"no such command {shown(typed)}: {advice}"
 
 
-def _meant(word: str, render: Renderer) -> Sequence[str]:
-    """Return what may be meant by a command: by its meaning, its noun or its letters."""
-    if word in MEANT:
-        return MEANT[word]
+def _suggest(word: str, render: Renderer) -> Sequence[str]:
+    """Return suggestions for an unknown command: by meaning, by noun, or by similarity."""
+    if word in SUGGESTIONS:
+        return SUGGESTIONS[word]
     groups = [noun for noun in COMMANDS if noun in GROUPS]
     pages = {noun: read_page(_typed([noun])) for noun in groups}
     if None in pages.values():
@@ -240,36 +237,38 @@ def _meant(word: str, render: Renderer) -> Sequence[str]:
         write_pages(rendered)
         pages = {noun: rendered[_typed([noun])] for noun in groups}
     below = [f"{noun} {word}" for noun in groups if word in commands_of(pages[noun] or "")]
-    return below or _alike(word, list(COMMANDS))
+    return below or _similar(word, list(COMMANDS))
 
 
-def _alike(word: str, known: Sequence[str]) -> list[str]:
+def _similar(word: str, known: Sequence[str]) -> list[str]:
     from difflib import get_close_matches  # noqa: PLC0415 - only for what is misspelt
 
-    return get_close_matches(word, known, 1, LEAST_ALIKE)
+    return get_close_matches(word, known, 1, MIN_SIMILARITY)
 
 
 def commands_of(page: str) -> list[str]:
-    """Return the commands that a page lists."""
+    """Return the commands listed on a page."""
     return _COMMAND.findall(page.partition("\nCommands:\n")[2])
 
 
 TASK = "TASK"
-MOST_NAMES = 1_000
+MAX_NAMES = 1_000
 _OPTION = re.compile(r"^ +(?:(-[a-z]), )?(--?[a-z-]+)(?: ([A-Z]\S*))?", re.MULTILINE)
 _PLACES = re.compile(r"\[OPTIONS\](.*)")
 
 
 def candidates(argv: Sequence[str], render: Renderer) -> list[str]:
-    """Return what the last word of a command line may become."""
+    """Return completions of the last word of a command line."""
     front, words = hoist(argv[:-1])
-    begun = argv[-1] if argv else ""
+    prefix = argv[-1] if argv else ""
     page, rest = _page_of(words, render)
-    return sorted({word for word in _possible(page, rest, begun, front) if word.startswith(begun)})
+    return sorted(
+        {word for word in _possible(page, rest, prefix, front) if word.startswith(prefix)}
+    )
 
 
 def _page_of(words: list[str], render: Renderer) -> tuple[str, list[str]]:
-    """Return the page of the command that words lead to, and the words after it."""
+    """Return the page of the command in some words, and the words after it."""
     for depth in range(min(len(words), MAX_DEPTH), 0, -1):
         page = find_page([*words[:depth], "--help"], render)
         if page is not None and _usage(page, words[:depth]):
@@ -281,8 +280,8 @@ def _usage(page: str, words: list[str]) -> bool:
     return page.startswith(f"Usage: rota {' '.join(words)} ")
 
 
-def _possible(page: str, rest: list[str], begun: str, front: list[str]) -> Iterator[str]:
-    if begun.startswith("-"):
+def _possible(page: str, rest: list[str], prefix: str, front: list[str]) -> Iterator[str]:
+    if prefix.startswith("-"):
         yield from (option for _, option, _ in _options(page))
         return
     takes = {option: value for _, option, value in _options(page)}
@@ -314,13 +313,13 @@ def _names(front: list[str]) -> Iterator[str]:
     from rota.cli.context import CliContext, GlobalOptions  # noqa: PLC0415 - slow to load
 
     values = dict(pairwise(front))
-    desk = CliContext(
+    cli = CliContext(
         GlobalOptions(
             home=values.get("--home"), store=values.get("--store"), url=values.get("--url")
         )
     )
     try:
-        for task in desk.call("GET", "/v1/tasks", {"limit": MOST_NAMES})["tasks"]:
+        for task in cli.call("GET", "/v1/tasks", {"limit": MAX_NAMES})["tasks"]:
             yield task["name"]
     finally:
-        desk.close()
+        cli.close()

@@ -6,22 +6,13 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.arguments import (
-    LARGEST,
-    DryRun,
-    SpaceName,
-    Yes,
-    optional_whole_number,
-    run_number,
-    whole_number,
-)
+from rota.cli.arguments import Before, DryRun, Limit, SpaceFilter, SpaceName, Yes, page, run_number
 from rota.cli.context import CliContext, Record
-from rota.cli.display import wall_time
+from rota.cli.display import Column, wall_time
 from rota.flow.observe.time_text import first_line
 
 key_app = typer.Typer(
-    help="Keys: what programs and people open the API with.\n\n"
-    "Example: rota key create grafana --scope read",
+    help="Manage API keys.\n\nExample: rota key create grafana --scope read",
     rich_markup_mode=None,
 )
 
@@ -29,139 +20,121 @@ key_app = typer.Typer(
 @key_app.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for, for people.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Purpose of the key")],
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
             metavar="SCOPE",
-            help="read, run, define, admin or sql; several [read, run and define].",
+            help="Scope of the key, repeatable [possible values: read, run, define, admin, sql] "
+            "[default: read, run, define]",
         ),
     ] = None,
     role: Annotated[
-        str | None, typer.Option("--role", metavar="ROLE", help="main or member [the space's].")
+        str | None,
+        typer.Option(
+            "--role", metavar="ROLE", help="Role, main or member [default: that of the space]"
+        ),
     ] = None,
     expires_at: Annotated[
-        str | None, typer.Option("--expires-at", metavar="TIME", help="ISO 8601 [never].")
+        str | None,
+        typer.Option("--expires-at", metavar="TIME", help="Expiry in ISO 8601 [default: never]"),
     ] = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Make a key; its token is shown this once, on standard output.
+    """Create an API key and write its token to standard output, this once.
 
     Example: rota key create grafana --scope read
     """
-    desk = CliContext(context, makes=True)
-    wanted = {
+    cli = CliContext(context, creates_home=True)
+    body = {
         "name": name,
         "scopes": scope or None,
         "role": role,
         "expires_at": expires_at,
         "space": space,
     }
-    made = desk.call("POST", "/v1/keys", wanted, dry_run=dry_run)
-    desk.out.record(made)
-    desk.out.talk(f"Key {made['id']} for {made['space']}: {_scopes(made)}. Shown this once:")
-    desk.out.line(made["token"])
+    key = cli.call("POST", "/v1/keys", body, dry_run=dry_run)
+    cli.out.record(key)
+    cli.out.talk(
+        f"Created key {key['id']} for space {key['space']} with the scopes {_scopes(key)}. "
+        "The token is not shown again:"
+    )
+    cli.out.line(key["token"])
 
 
 @key_app.command("list")
-def list_keys(
-    context: typer.Context,
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
-    ] = None,
-) -> None:
-    """List keys, oldest first; tokens are nowhere.
+def list_keys(context: typer.Context, space: SpaceFilter = None) -> None:
+    """List API keys, oldest first, without their tokens.
 
     Example: rota key list
     """
-    desk = CliContext(context)
-    found = desk.call("GET", "/v1/keys", {"space": space})
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone(space)
-    rows = [
-        [
-            str(key["id"]),
-            f"{key['prefix']}…",
-            key["space"],
-            key["role"],
-            _scopes(key),
-            "revoked" if key["revoked_at"] else wall_time(key["used_at"], zone),
-            key["name"],
-        ]
-        for key in found["keys"]
-    ]
-    columns = ["key", "begins", "space", "role", "scopes", f"used ({zone})", "name"]
-    desk.out.table(columns, rows, "No keys.")
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/keys", {"space": space})
+    zone = "" if cli.out.as_json else cli.zone(space)
+    columns = (
+        Column("key", "id"),
+        Column("prefix", lambda key: f"{key['prefix']}…"),
+        Column("space", "space"),
+        Column("role", "role"),
+        Column("scopes", _scopes),
+        Column(
+            f"last used ({zone})",
+            lambda key: "revoked" if key["revoked_at"] else wall_time(key["used_at"], zone),
+        ),
+        Column("name", "name"),
+    )
+    cli.show_list(found, "keys", columns, "No keys found.")
 
 
 @key_app.command()
 def revoke(
     context: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's number.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Number of the key")],
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Let a key open nothing any more, at once and everywhere.
+    """Revoke an API key.
 
     Example: rota key revoke 3
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     number = run_number(key, "key")
-    desk.out.confirm(f"Revoke key {number}?", yes=yes or dry_run)
-    gone = desk.call("DELETE", f"/v1/keys/{number}", dry_run=dry_run)
-    desk.out.record(gone)
-    desk.out.line(f"Revoked key {gone['id']} ({gone['name']}).")
+    cli.out.confirm(f"Revoke key {number}?", yes=yes or dry_run)
+    sentence = "Revoked key {id} ({name})."
+    cli.change("DELETE", f"/v1/keys/{number}", None, sentence, dry_run=dry_run)
 
 
 def _scopes(key: Record) -> str:
     return ",".join(key["scopes"])
 
 
-MAX_LISTED = 1_000
+AUDIT_COLUMNS = (
+    Column("id", "id"),
+    Column("at", "at", is_time=True),
+    Column("caller", "caller"),
+    Column("command", "command"),
+    Column(
+        "subject",
+        lambda entry: first_line(" ".join(f"{name}={v}" for name, v in entry["about"].items())),
+    ),
+)
 
 
 def list_audit(
     context: typer.Context,
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "20",
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="ID", help="Only older than this one.")
-    ] = None,
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
-    ] = None,
+    limit: Limit = "20",
+    before: Before = None,
+    space: SpaceFilter = None,
 ) -> None:
-    """List what was changed and by whom, newest first.
+    """List changes with their callers, newest first.
 
     Example: rota audit --limit 5
     """
-    desk = CliContext(context)
-    wanted = {
-        "limit": whole_number("limit", limit, 1, MAX_LISTED),
-        "before": optional_whole_number("before", before, 1, LARGEST),
-        "space": space,
-    }
-    found = desk.call("GET", "/v1/audit", wanted)
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone(space)
-    rows = [
-        [
-            str(one["id"]),
-            wall_time(one["at"], zone),
-            one["caller"],
-            one["command"],
-            first_line(" ".join(f"{name}={value}" for name, value in one["subject"].items())),
-        ]
-        for one in found["entries"]
-    ]
-    desk.out.table(["id", f"at ({zone})", "caller", "command", "subject"], rows, "No entries.")
-    if found["next"] is not None:
-        desk.out.talk(f"There may be more: --before {found['next']}")
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/audit", {**page(limit, before), "space": space})
+    cli.show_list(found, "requests", AUDIT_COLUMNS, "No changes found.", space=space)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""A client in this process, used where no daemon answers."""
+"""A client in this process, used if no daemon is running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHUNK = 64 * 1024
 
 
 class LocalClient:
-    """The database that settings name, opened when it is first needed."""
+    """A client of the database of the settings, which it opens when first needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -38,10 +38,10 @@ class LocalClient:
         self._app: AppContext | None = None
 
     def call(
-        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
+        self, method: str, path: str, fields: dict[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Carry out one command; the answer is empty for a rehearsal that went well."""
-        return self._runner.run(self._perform(method, path, said, dry_run=dry_run))
+        """Execute a command; the response is empty after a dry run."""
+        return self._runner.run(self._perform(method, path, fields, dry_run=dry_run))
 
     def close(self) -> None:
         """Close the database."""
@@ -62,12 +62,12 @@ class LocalClient:
         return await open_artifact(await self._request_context(), asked)
 
     async def _perform(
-        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool
+        self, method: str, path: str, fields: dict[str, Any], *, dry_run: bool
     ) -> dict[str, Any]:
         command, named = find_command(method, path)
-        asked = read_request(command.takes, {**said, **named})
-        answer = await execute(command, await self._request_context(), asked, rehearsal=dry_run)
-        record: dict[str, Any] = json.loads(answer.text) if answer.text else {}
+        asked = read_request(command.takes, {**fields, **named})
+        response = await execute(command, await self._request_context(), asked, dry_run=dry_run)
+        record: dict[str, Any] = json.loads(response.text) if response.text else {}
         return record
 
     async def _request_context(self) -> RequestContext:
@@ -83,21 +83,23 @@ READS = "GET"
 
 
 class MissingHome(NamedTuple):
-    """What is not there, and whether somebody has named it."""
+    """What is missing, and whether the user named it."""
 
     sentence: str
     named: bool
 
 
 def find_absence(settings: Settings, *, home: str | None, store: str | None) -> MissingHome | None:
-    """Return what is not there of what was typed or set; None if there is a database."""
+    """Return which home or database is missing; None if there is a database."""
     if database_exists(settings):
         return None
     if "store" in settings.given:
         what = f"no database at {hidden_password(settings.store)}"
         name = "--store" if store else f"{PREFIX}STORE, or `store` in {settings.file}"
-        return MissingHome(f"there is {what}: `rota up` makes one, or correct {name}", named=True)
-    sentence = f"there is no Rota in {settings.home}: `rota up` makes one"
+        return MissingHome(
+            f"there is {what}: create it with `rota up`, or correct {name}", named=True
+        )
+    sentence = f"there is no Rota home in {settings.home}: create it with `rota up`"
     if not home_was_named(home):
         return MissingHome(sentence, named=False)
     return MissingHome(
@@ -106,16 +108,16 @@ def find_absence(settings: Settings, *, home: str | None, store: str | None) -> 
 
 
 class EmptyHome(LocalClient):
-    """The usual home before there is one: nothing is in it, and nothing can be changed."""
+    """A client of the default home before it exists: empty and read-only."""
 
     def __init__(self, settings: Settings, sentence: str) -> None:
         super().__init__(replace(settings, store="memory:"))
         self._sentence = sentence
 
     def call(
-        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
+        self, method: str, path: str, fields: dict[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Carry out a command that reads; refuse any other."""
+        """Execute a command that reads; refuse any other."""
         if method != READS:
             raise Unavailable(self._sentence)
-        return super().call(method, path, said, dry_run=dry_run)
+        return super().call(method, path, fields, dry_run=dry_run)

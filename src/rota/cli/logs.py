@@ -10,82 +10,90 @@ from urllib.parse import urlencode
 
 import typer
 
-from rota.cli.arguments import LARGEST, SpaceName, optional_whole_number
+from rota.cli.arguments import (
+    MAX_ID,
+    SpaceFilter,
+    SpaceName,
+    optional_run,
+    optional_whole_number,
+)
 from rota.cli.context import AGAIN_SECONDS, CliContext, Record
 from rota.cli.remote import ServerSentEvent
 from rota.cli.run_text import (
     OUTPUT,
-    as_it_stands,
-    checked_words,
+    checks_text,
+    drop_partial_lines,
     error_pairs,
     event_row,
-    not_told,
-    result_words,
-    told_once,
+    merge_retries,
+    result_text,
+    without_output,
 )
 from rota.commands.errors import INTERRUPTED
 from rota.errors import NotFound, RotaError, Unavailable
 from rota.model.runs import FINISHED
 
-LOOK_SECONDS = 0.05
-"""How often a run is looked at where no daemon tells of it."""
+POLL_SECONDS = 0.05
+"""How often a run is polled if there is no daemon."""
 WIDTH = 18
 SETTLED = "run.settled"
 RESET = "reset"
-"""What a daemon sends that cannot go on from where the reader was."""
+"""The event after which events may be missing or repeated."""
 
 
 def logs(
     context: typer.Context,
     which: Annotated[
         str | None,
-        typer.Argument(metavar="RUN|TASK", help="A run's number, or a task's newest run."),
+        typer.Argument(
+            metavar="RUN|TASK",
+            help="Number of the run, or a task for its newest run [default: the newest run]",
+        ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")
+        bool, typer.Option("-f", "--follow", help="Continue until the run has ended")
     ] = False,
     space: SpaceName = None,
 ) -> None:
-    """Tell what happened in a run: its output, its events, its messages, its result or error.
+    """Show the events, output, deliveries and result of a run.
 
-    The newest run is told if none is named. Ctrl-C only stops the telling. With --json every event
-    is a line.
+    Ctrl-C stops the output, not the run. With --json every event is a line.
 
     Example: rota logs report -f
     """
-    desk = CliContext(context)
-    number = run_of(desk, which, space)
-    run = desk.call("GET", f"/v1/runs/{number}")
-    if not desk.out.as_json:
-        desk.out.line(f"run {run['id']} of {run['task']}")
+    cli = CliContext(context)
+    number = find_newest_run(cli, which, space)
+    run = cli.call("GET", f"/v1/runs/{number}")
+    if not cli.out.as_json:
+        cli.out.line(f"run {run['id']} of {run['task']}")
     try:
-        told = 0
+        last = 0
         recorded, ended = _recorded(run), run["state"] in FINISHED
-        for event in _legible(desk, recorded, ended=ended):
-            _print_log_event(desk, event, run)
-            told = event["id"]
+        for event in _readable(cli, recorded, ended=ended):
+            _print_log_event(cli, event, run)
+            last = event["id"]
         if follow and not ended:
-            for event in _legible(desk, _following(desk, number, told)):
-                _print_log_event(desk, event, run)
-            run = desk.call("GET", f"/v1/runs/{number}")
+            for event in _readable(cli, _follow(cli, number, last)):
+                _print_log_event(cli, event, run)
+            run = cli.call("GET", f"/v1/runs/{number}")
     except KeyboardInterrupt:
-        desk.out.talk(f"Detached: run {number} goes on.")
+        cli.out.talk(f"Stopped following; run {number} continues.")
         raise typer.Exit(INTERRUPTED) from None
-    _end(desk, run)
+    _end(cli, run)
 
 
-def _legible(
-    desk: CliContext, events: Iterable[Record], *, ended: bool = False
+def _readable(
+    cli: CliContext, events: Iterable[Record], *, ended: bool = False
 ) -> Iterable[Record]:
-    """Return events as people read them; JSON has them as they are on record."""
-    if desk.out.as_json:
+    """Return events merged for people, or unchanged for JSON."""
+    if cli.out.as_json:
         return events
-    return told_once(as_it_stands(list(events)) if ended else events)
+    return merge_retries(drop_partial_lines(list(events)) if ended else events)
 
 
 def _recorded(run: Record) -> list[Record]:
-    """Return the events of a run with what its program wrote, in the order they happened."""
-    wrote = [
+    """Return the events of a run and its output, in order."""
+    output = [
         {
             "id": part["id"],
             "at": part["at"],
@@ -101,173 +109,175 @@ def _recorded(run: Record) -> list[Record]:
         }
         for part in run["logs"]
     ]
-    return sorted([*run["events"], *wrote], key=lambda event: event["id"])
+    return sorted([*run["events"], *output], key=lambda event: event["id"])
 
 
-def _following(desk: CliContext, number: int, told: int) -> Iterator[Record]:
-    """Yield what happens in a run until it has ended; a daemon that restarts is waited for.
+def _follow(cli: CliContext, number: int, shown: int) -> Iterator[Record]:
+    """Yield the events of a run after a shown one, until it has ended.
 
-    It may come back at another address: the home tells where. What was told is not told again, and
-    what happened meanwhile is.
+    After a restart of the daemon it continues, possibly at another address, without repeated or
+    missing events.
     """
-    daemon, last, newest = desk.daemon(), None, told
+    daemon, last, newest = cli.daemon(), None, shown
     if daemon is None:
-        yield from _looking(desk, number, told)
+        yield from _poll(cli, number, shown)
         return
     while True:
-        heard = False
+        received = False
         try:
             path = f"/v1/runs/{number}/events"
             for event in daemon.follow(path, last) if daemon is not None else ():
-                heard = True
-                if event.name == RESET:  # what comes now may have been told already
-                    told = newest
+                received = True
+                if event.name == RESET:  # what follows may have been shown already
+                    shown = newest
                     continue
                 last = event.id
-                if event.data is not None and event.data.get("id", 0) > told:
+                if event.data is not None and event.data.get("id", 0) > shown:
                     newest = max(newest, event.data["id"])
                     yield event.data
                 if event.name == SETTLED:
                     return
-            if daemon is not None and not heard and _state(desk, number) in FINISHED:
+            if daemon is not None and not received and _state(cli, number) in FINISHED:
                 return
         except Unavailable:
             pass
         time.sleep(AGAIN_SECONDS)
-        daemon = desk.ask_anew()
+        daemon = cli.reconnect()
 
 
-def _state(desk: CliContext, number: int) -> str:
-    return str(desk.call("GET", f"/v1/runs/{number}")["state"])
+def _state(cli: CliContext, number: int) -> str:
+    return str(cli.call("GET", f"/v1/runs/{number}")["state"])
 
 
-def _looking(desk: CliContext, number: int, told: int) -> Iterator[Record]:
-    """Yield what happens in a run until it has ended, by looking again and again."""
+def _poll(cli: CliContext, number: int, shown: int) -> Iterator[Record]:
+    """Yield the events of a run after a shown one, until it has ended, by polling."""
     while True:
-        run = desk.call("GET", f"/v1/runs/{number}")
+        run = cli.call("GET", f"/v1/runs/{number}")
         for event in _recorded(run):
-            if event["id"] > told:
+            if event["id"] > shown:
                 yield event
-                told = event["id"]
+                shown = event["id"]
         if run["state"] in FINISHED:
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
-def run_of(desk: CliContext, which: str | None, space: str | None) -> int:
-    """Return the run of a number, or the newest run: of the task of a name, or of all."""
-    digits = (which or "").removeprefix("#")
-    if digits.isascii() and digits.isdigit():
-        return int(digits)
-    wanted: Record = {"limit": 1, "space": space}
+def find_newest_run(cli: CliContext, which: str | None, space: str | None) -> int:
+    """Return the run of a number, or the newest run: of a task, or of all."""
+    number = optional_run(which or "")
+    if number is not None:
+        return number
+    query: Record = {"limit": 1, "space": space}
     try:
         if which is not None:
-            wanted["task"] = desk.reference(which, space)
-        found = desk.call("GET", "/v1/runs", wanted)["runs"]
-    except RotaError as fault:
-        raise (fault if which is None else desk.better(fault, which, space)) from None
+            query["task"] = cli.reference(which, space)
+        found = cli.call("GET", "/v1/runs", query)["runs"]
+    except RotaError as error:
+        raise (error if which is None else cli.with_suggestion(error, which, space)) from None
     if not found:
-        raise NotFound("run", which or "at all", f"nothing has run yet: rota run {which or 'TASK'}")
+        advice = f"nothing has run yet: rota run {which or 'TASK'}"
+        raise NotFound("run", which or "at all", advice)
     return int(found[0]["id"])
 
 
-def _print_log_event(desk: CliContext, event: Record, run: Record) -> None:
-    desk.out.entry(event)
-    if desk.out.as_json:
+def _print_log_event(cli: CliContext, event: Record, run: Record) -> None:
+    cli.out.entry(event)
+    if cli.out.as_json:
         return
     if event["name"] == OUTPUT:
         data = event["data"]
-        coloured = _coloured(desk)
-        text = data.get("ansi", data["text"]) if coloured else data["text"]
+        colored = _is_colored(cli)
+        text = data.get("ansi", data["text"]) if colored else data["text"]
         opened, goes_on = (data.get(flag, False) for flag in ("open", "continues"))
         ended = str(text) if opened else str(text).removesuffix("\n")
-        desk.out.line(ended, opened=opened, goes_on=goes_on, coloured=coloured)
+        cli.out.line(ended, opened=opened, goes_on=goes_on, coloured=colored)
     else:
-        name, at, data = event_row(event, desk.zone(run["space"]))
-        desk.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())
+        name, at, data = event_row(event, cli.zone(run["space"]))
+        cli.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())
     sys.stdout.flush()
 
 
-def _coloured(desk: CliContext) -> bool:
-    """Return whether a terminal is there to show colours, and wants them."""
-    return sys.stdout.isatty() and desk.around.color
+def _is_colored(cli: CliContext) -> bool:
+    """Whether output goes to a terminal with colors."""
+    return sys.stdout.isatty() and cli.around.color
 
 
-def _end(desk: CliContext, run: Record) -> None:
-    if desk.out.is_open:
-        desk.out.line(goes_on=True)
+def _end(cli: CliContext, run: Record) -> None:
+    if cli.out.is_open:
+        cli.out.line(goes_on=True)
     for delivery in run["deliveries"]:
         to = f"{delivery['channel']}:{delivery['target']}"
-        desk.out.line(f"message to {to} ({delivery['state']}): {delivery['body']}")
+        cli.out.line(f"delivery to {to} ({delivery['state']}): {delivery['body']}")
     if run["state"] == "succeeded" and run["result"] is not None:
-        desk.out.pairs([("result", result_words(run))])
+        cli.out.pairs([("result", result_text(run))])
     else:
-        desk.out.pairs([(name, not_told(said.rstrip(), run)) for name, said in error_pairs(run)])
+        cli.out.pairs(
+            [(name, without_output(text.rstrip(), run)) for name, text in error_pairs(run)]
+        )
     if run["suppressed"] or run["check_state"] not in {None, "unverified"}:
-        desk.out.talk(f"Run {run['id']} is {checked_words(run)}.")
+        cli.out.talk(f"Run {run['id']} is {checks_text(run)}.")
     if run["state"] not in FINISHED:
-        desk.out.talk(f"Run {run['id']} is {run['state']}.")
+        cli.out.talk(f"Run {run['id']} is {run['state']}.")
 
 
 def events(
     context: typer.Context,
-    follow: Annotated[  # noqa: ARG001 - there is nothing else to do
-        bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C, as it always does.")
+    follow: Annotated[  # noqa: ARG001 - the only mode
+        bool, typer.Option("-f", "--follow", help="Continue until Ctrl-C, as always")
     ] = False,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Only of this run, from its first.")
+        str | None,
+        typer.Option("--run", metavar="RUN", help="Show only those of a run, from the first"),
     ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this event.")
+        str | None, typer.Option("--after", metavar="CURSOR", help="Continue after a cursor")
     ] = None,
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
-    ] = None,
+    space: SpaceFilter = None,
 ) -> None:
-    """Tell events as they happen; a daemon that restarts is waited for, and none is left out.
+    """Show events as they happen, without gaps when the daemon restarts.
 
-    With --json every event is a line, with its cursor.
+    With --json every event is a line with its cursor.
 
     Example: rota events -f
     """
-    desk = CliContext(context)
-    number = optional_whole_number("run", run, 1, LARGEST)
+    cli = CliContext(context)
+    number = optional_whole_number("run", run, 1, MAX_ID)
     path = "/v1/events" if number is None else f"/v1/runs/{number}/events"
     if space is not None and number is None:
         path += "?" + urlencode({"space": space})
-    last, begun = after, False
+    last, started = after, False
     try:
         while True:
-            daemon = desk.daemon()
-            if daemon is None and not begun:
-                message = f"no daemon works for {desk.around.home}: start `rota up`"
+            daemon = cli.daemon()
+            if daemon is None and not started:
+                message = f"no daemon is running for {cli.around.home}: start `rota up`"
                 raise Unavailable(message)
             try:
-                for told in daemon.follow(path, last) if daemon is not None else ():
-                    if not begun:
-                        desk.out.talk("Following; Ctrl-C ends it.")
-                    last, begun = told.id, True
-                    _print_sent_event(desk, told)
-                    if number is not None and told.name == SETTLED:
+                for event in daemon.follow(path, last) if daemon is not None else ():
+                    if not started:
+                        cli.out.talk("Following events; press Ctrl-C to stop.")
+                    last, started = event.id, True
+                    _print_sent_event(cli, event)
+                    if number is not None and event.name == SETTLED:
                         return
             except Unavailable:
-                if not begun:
+                if not started:
                     raise
             time.sleep(AGAIN_SECONDS)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _print_sent_event(desk: CliContext, told: ServerSentEvent) -> None:
-    if told.data is None:
+def _print_sent_event(cli: CliContext, event: ServerSentEvent) -> None:
+    if event.data is None:
         return
-    desk.out.entry({"cursor": told.id, **told.data})
-    if told.name == RESET:
-        desk.out.talk(f"Something may be missing here: {told.data.get('reason', '')}")
-    elif not desk.out.as_json:
-        name, at, data = event_row(told.data, desk.zone())
-        of = f"run {told.data['run']}" if told.data.get("run") else ""
-        desk.out.line(f"{at}  {name:<{WIDTH}}  {of:<9}  {data}".rstrip())
+    cli.out.entry({"cursor": event.id, **event.data})
+    if event.name == RESET:
+        cli.out.talk(f"Events may be missing here: {event.data.get('reason', '')}")
+    elif not cli.out.as_json:
+        name, at, data = event_row(event.data, cli.zone())
+        run = f"run {event.data['run']}" if event.data.get("run") else ""
+        cli.out.line(f"{at}  {name:<{WIDTH}}  {run:<9}  {data}".rstrip())
     sys.stdout.flush()
 
 

@@ -43,24 +43,24 @@ def _render(command: str) -> dict[str, str]:
 
 
 def _run(front: Sequence[str], words: Sequence[str]) -> int:
-    """Run a command; what others have said of it can all be seen."""
-    from rota.cli.help_pages import USAGE, refusal, tell  # noqa: PLC0415
+    """Run a command, or report that it does not exist."""
+    from rota.cli.help_pages import USAGE, refusal, report_error  # noqa: PLC0415
 
     refused = refusal(words, _render, cached=True)
     if refused is not None:
-        return tell({"code": "usage", "message": refused}, USAGE, as_json="--json" in front)
+        return report_error({"code": "usage", "message": refused}, USAGE, as_json="--json" in front)
     from rota.cli.command_line import run_command  # noqa: PLC0415
 
     return run_command(front, words)
 
 
 def _complete(words: list[str]) -> int:
-    """Answer a shell; whatever goes wrong, it is told nothing."""
+    """Write completions; errors are silent."""
     from rota.cli.help_pages import candidates  # noqa: PLC0415
 
     try:
         found = candidates(words, _render)
-    except Exception:  # noqa: BLE001 - nobody sees a fault between two keys
+    except Exception:  # noqa: BLE001 - a shell shows no errors while completing
         return 1
     sys.stdout.write("".join(f"{word}\n" for word in found))
     return 0

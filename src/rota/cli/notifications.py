@@ -1,4 +1,4 @@
-"""`rota notification`: where a space sends its notifications."""
+"""`rota notification`: the notification targets of a space."""
 
 from __future__ import annotations
 
@@ -8,85 +8,85 @@ import typer
 
 from rota.cli.arguments import DryRun, SpaceName, Yes
 from rota.cli.context import CliContext
+from rota.cli.display import Column
 
-Place = Annotated[
-    str, typer.Argument(metavar="CHANNEL:TARGET", help="A place, for example log: or log:ops.")
+Target = Annotated[
+    str, typer.Argument(metavar="CHANNEL:TARGET", help="Notification target, such as log:ops")
 ]
+COLUMNS = (
+    Column("space", "space"),
+    Column("target", "to"),
+    Column("level", "least"),
+    Column("default", "default"),
+)
 
-nouns = typer.Typer(
-    help="Where people are told of runs that fail for good, expire or wait for an answer, and of "
-    "tasks that were disabled by their failures.\n\n"
-    "Example: rota notification set log:ops --level high",
+notify_app = typer.Typer(
+    help="Manage the targets for notifications about failed, expired and waiting runs and disabled "
+    "tasks.\n\nExample: rota notification set log:ops --level high",
     rich_markup_mode=None,
 )
 
 
-@nouns.command("set")
-def change(
+@notify_app.command("set")
+def set_target(
     context: typer.Context,
-    to: Place,
+    to: Target,
     level: Annotated[
         str,
         typer.Option(
-            "--level", metavar="LEVEL", help="From which priority up: normal, high or urgent."
+            "--level",
+            metavar="LEVEL",
+            help="Lowest level to notify about [possible values: normal, high, urgent]",
         ),
     ] = "normal",
     default: Annotated[
-        bool,
-        typer.Option("--default", help="Results of tasks created without --deliver-to go there."),
+        bool, typer.Option("--default", help="Use as --deliver-to of new tasks that have none")
     ] = False,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Tell people in a place, in the place of what was said of it before.
+    """Notify a target; replaces its earlier settings.
 
     Example: rota notification set log: --default
     """
-    desk = CliContext(context, makes=True)
-    wanted = {"to": to, "min_level": level, "default": default, "space": space}
-    found = desk.call("PUT", "/v1/notification-targets", wanted, dry_run=dry_run)
-    desk.out.record(found)
-    also = ", and results go there that name no place" if found["default"] else ""
-    desk.out.line(f"{found['space']} is told in {found['to']} from {found['min_level']} up{also}.")
+    cli = CliContext(context, creates_home=True)
+    body = {"to": to, "min_level": level, "default": default, "space": space}
+    sentence = "Notifications of space {space} go to {to} (level {least} and above)."
+    found = cli.change("PUT", "/v1/notification-targets", body, sentence, dry_run=dry_run)
+    if found["default"]:
+        cli.out.line("Results of new tasks without --deliver-to go there, too.")
 
 
-@nouns.command("list")
-def list_all(context: typer.Context, space: SpaceName = None) -> None:
-    """List where people are told.
+@notify_app.command("list")
+def list_targets(context: typer.Context, space: SpaceName = None) -> None:
+    """List notification targets.
 
     Example: rota notification list
     """
-    desk = CliContext(context)
-    found = desk.call("GET", "/v1/notification-targets", {"space": space})
-    desk.out.record(found)
-    rows = [
-        [one["space"], one["to"], one["min_level"], "yes" if one["default"] else ""]
-        for one in found["targets"]
-    ]
-    desk.out.table(["space", "to", "from", "default"], rows, "Nobody is told anything.")
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/notification-targets", {"space": space})
+    cli.show_list(found, "preferences", COLUMNS, "No notification targets found.")
 
 
-@nouns.command()
+@notify_app.command()
 def remove(
     context: typer.Context,
-    to: Place,
+    to: Target,
     yes: Yes = False,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Tell people in a place no more.
+    """Remove a notification target.
 
     Example: rota notification remove log:ops
     """
-    desk = CliContext(context)
-    desk.out.confirm(f"Tell nobody in {to} any more?", yes=yes or dry_run)
-    gone = desk.call(
-        "DELETE", "/v1/notification-targets", {"to": to, "space": space}, dry_run=dry_run
-    )
-    desk.out.record(gone)
-    desk.out.line(f"{gone['space']} is told no more in {gone['to']}.")
+    cli = CliContext(context)
+    cli.out.confirm(f"Remove the notification target {to}?", yes=yes or dry_run)
+    body = {"to": to, "space": space}
+    sentence = "Removed the notification target {to} of space {space}."
+    cli.change("DELETE", "/v1/notify", body, sentence, dry_run=dry_run)
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(nouns, name="notification")
+    app.add_typer(notify_app, name="notification")

@@ -15,7 +15,7 @@ from rota.app.plugins import find_plugins, variable_of
 from rota.app.settings import MEANINGS, SettingsFile
 from rota.cli.command_line import render_pages
 from rota.commands.catalogue import Operation, commands_of, every_command
-from rota.commands.errors import TOLD
+from rota.commands.errors import CODES
 from rota.commands.runs import open_artifact
 from rota.commands.task_fields import TASK_FIELDS, TaskCommand, TaskField
 from rota.faultpoints import OPERATIONS, PLACES, STAGES
@@ -370,7 +370,7 @@ def http_page() -> str:
     scopes = [f"| `{scope}` | {meaning} |" for scope, meaning in SCOPES.items()]
     codes = [
         f"| `{kind.code}` | {means.status} | {_first_sentence(kind.__doc__)} |"
-        for kind, means in TOLD.items()
+        for kind, means in CODES.items()
     ]
     parts = [
         "# The HTTP API",

@@ -1,4 +1,4 @@
-"""A client that asks the daemon over HTTP."""
+"""The HTTP client of the daemon."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from rota.errors import Invalid, RotaError, Unavailable
 ADMIN_KEY = "admin.key"
 HEALTH = "/healthz"
 VERSION = "/v1"
-"""Where every path begins; an address may be given with it or without."""
+"""Begin of every path; addresses may be given with or without it."""
 NO_CONTENT = 204
 REFUSED = 400
-LOOK_SECONDS = 0.5
-"""How long a daemon that the home folder tells of may take to say that it is there."""
-ANSWER_SECONDS = 60.0
+CONNECT_SECONDS = 0.5
+"""Timeout for checking that the daemon of the home folder responds."""
+RESPONSE_SECONDS = 60.0
 CHUNK = 64 * 1024
 IN_PATH = frozenset({"GET", "DELETE"})
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class DaemonRefused(RotaError):
-    """What a daemon answered instead of doing what it was asked."""
+    """An error response of the daemon."""
 
     def __init__(self, status: int, error: dict[str, Any]) -> None:
-        super().__init__(str(error.get("message") or f"the daemon answered {status}"))
+        super().__init__(str(error.get("message") or f"the daemon responded with status {status}"))
         self.code = str(error.get("code") or "error")
         self.field = error.get("field")
         self.exit_code = exit_code_of(status, self.code)
 
 
 class ServerSentEvent(NamedTuple):
-    """One thing a daemon sends unasked: where the reader is then, and what happened."""
+    """A server-sent event: its id is the cursor after it."""
 
     id: str
     name: str
@@ -48,29 +48,29 @@ class ServerSentEvent(NamedTuple):
 
 
 class HttpClient:
-    """A daemon at an address."""
+    """A client of the daemon at an address."""
 
     def __init__(self, url: str, key: str | None = None, home: Path | None = None) -> None:
-        """Speak to whoever is at an address, or with a home only to the daemon of that."""
+        """Connect to an address; with a home, only to the daemon of that home."""
         self.url = url.rstrip("/").removesuffix(VERSION)
         self._key = key
         self._home = home
         self._parts = _split(self.url)
-        self._connection = self._connect(ANSWER_SECONDS)
+        self._connection = self._connect(RESPONSE_SECONDS)
 
     def call(
-        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
+        self, method: str, path: str, fields: dict[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Ask for one command; the answer is empty for a rehearsal that went well."""
+        """Execute a command; the response is empty after a dry run."""
         headers = self._headers("application/json")
         body = None
         if dry_run:
             headers["Rota-Dry-Run"] = "true"
         if method not in IN_PATH:
             headers["Content-Type"] = "application/json"
-            body = json.dumps(said).encode()
-        elif said:
-            path = f"{path}?{urlencode(said)}"
+            body = json.dumps(fields).encode()
+        elif fields:
+            path = f"{path}?{urlencode(fields)}"
         status, answer = self._exchange(method, path, body, headers)
         if status >= REFUSED:
             error = answer.get("error")
@@ -80,17 +80,17 @@ class HttpClient:
     def post(
         self, path: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """Send a body as it is; return the status, the headers and the body of the answer."""
+        """Send a body; return the status, headers and body of the response."""
         sent = {**self._headers("application/json"), "Content-Type": "application/json", **headers}
         try:
-            self._reach()
+            self._ensure_connected()
             self._connection.request("POST", self._parts.path + path, body, sent)
             response = self._connection.getresponse()
-            told = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, told, response.read()
-        except (OSError, HTTPException, ValueError) as fault:
+            event = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, event, response.read()
+        except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
-            raise Unavailable(_silence(self.url, fault)) from fault
+            raise Unavailable(_unavailable_text(self.url, error)) from error
 
     def fetch(self, run: int, name: str) -> Iterator[bytes]:
         """Yield the bytes of an artifact."""
@@ -103,15 +103,15 @@ class HttpClient:
             while left and (part := response.read(min(CHUNK, left))):
                 left -= len(part)
                 yield part
-        except (OSError, HTTPException, ValueError, TypeError) as fault:
-            raise Unavailable(_silence(self.url, fault)) from fault
+        except (OSError, HTTPException, ValueError, TypeError) as error:
+            raise Unavailable(_unavailable_text(self.url, error)) from error
         finally:
             self._connection.close()
         if left:
-            raise Unavailable(f"the daemon at {self.url} broke off: fetch it again")
+            raise Unavailable(f"the daemon at {self.url} closed the connection: try again")
 
     def follow(self, path: str, last: str | None) -> Iterator[ServerSentEvent]:
-        """Yield what the daemon sends, from after the last on that was told, until it ends."""
+        """Yield events after a cursor, until the daemon ends the stream."""
         headers = self._headers("text/event-stream")
         if last is not None:
             headers["Last-Event-ID"] = last
@@ -119,19 +119,19 @@ class HttpClient:
             response = self._get(path, headers)
             if response.status >= REFUSED:
                 raise DaemonRefused(response.status, _read(response).get("error") or {})
-            yield from _told(response)
-        except (OSError, HTTPException, ValueError) as fault:
-            raise Unavailable(_silence(self.url, fault)) from fault
+            yield from _parse_events(response)
+        except (OSError, HTTPException, ValueError) as error:
+            raise Unavailable(_unavailable_text(self.url, error)) from error
         finally:
             self._connection.close()
 
-    def _headers(self, wanted: str) -> dict[str, str]:
+    def _headers(self, accept: str) -> dict[str, str]:
         key = {} if self._key is None else {"Authorization": f"Bearer {self._key}"}
-        return {"Accept": wanted, **key}
+        return {"Accept": accept, **key}
 
     def answers(self) -> bool:
-        """Tell whether a daemon is there, without waiting for long."""
-        connection = self._connect(LOOK_SECONDS)
+        """Whether the daemon responds within a short time."""
+        connection = self._connect(CONNECT_SECONDS)
         try:
             connection.request("GET", HEALTH)
             response = connection.getresponse()
@@ -142,7 +142,7 @@ class HttpClient:
             connection.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
     def _connect(self, seconds: float) -> HTTPConnection:
@@ -157,58 +157,60 @@ class HttpClient:
             if method == "GET":
                 response = self._get(path, headers)
                 return response.status, _read(response)
-            self._reach()
+            self._ensure_connected()
             with suppress(BrokenPipeError, ConnectionResetError):
-                # who is turned away in the middle of a long body is told why
+                # a request refused in the middle of its body still has a response
                 self._connection.request(method, self._parts.path + path, body, headers)
                 sent = True
             response = self._connection.getresponse()
             return response.status, _read(response)
-        except (OSError, HTTPException, ValueError) as fault:
+        except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
-            doubt = "; what was asked for may have been done" if sent else ""
-            raise Unavailable(_silence(self.url, fault) + doubt) from fault
+            doubt = "; the request may have been executed" if sent else ""
+            raise Unavailable(_unavailable_text(self.url, error) + doubt) from error
 
     def _get(self, path: str, headers: dict[str, str]) -> HTTPResponse:
-        """Ask for something; who meets the end of a connection that was kept asks again."""
-        kept = self._reach()
+        """Send a GET request; retry if a reused connection was closed."""
+        reused = self._ensure_connected()
         try:
             self._connection.request("GET", self._parts.path + path, None, headers)
             return self._connection.getresponse()
         except ConnectionError:
             self._connection.close()
-            if not kept:
+            if not reused:
                 raise
         return self._get(path, headers)
 
-    def _reach(self) -> bool:
-        """Be connected, and return whether that was so: daemons hang up on who asks nothing."""
+    def _ensure_connected(self) -> bool:
+        """Connect if needed, and return whether the connection is reused."""
         connection = self._connection
         if connection.sock is not None and select([connection.sock], [], [], 0)[0]:
-            connection.close()  # nobody was asked, so what came is the end
-        kept = connection.sock is not None
-        if not kept:
+            connection.close()  # readable without a request: the daemon has closed it
+        reused = connection.sock is not None
+        if not reused:
             connection.connect()
-            self._know()
-        return kept
+            self._check_identity()
+        return reused
 
-    def _know(self) -> None:
-        """Make sure who it is before a key is shown: a port goes to the next who wants it."""
+    def _check_identity(self) -> None:
+        """Check that the daemon of the home has the port, before a key is sent there."""
         if self._home is None:
             return
-        word = find_daemon_address(self._home)
-        if word is None or word.url != self.url:
+        address = find_daemon_address(self._home)
+        if address is None or address.url != self.url:
             self._connection.close()
-            message = f"the daemon of {self._home} is gone: another answers at {self.url}"
+            message = (
+                f"the daemon of {self._home} has stopped: another program responds at {self.url}"
+            )
             raise Unavailable(message)
 
 
 def find_daemon(home: Path, key: str | None = None) -> HttpClient | None:
-    """Return the daemon that has left word of itself in a home folder, if it is there."""
-    word = find_daemon_address(home)
-    if word is None:
+    """Return a client of the daemon of a home folder, if it responds."""
+    address = find_daemon_address(home)
+    if address is None:
         return None
-    found = HttpClient(word.url, key or read_key(home), home)
+    found = HttpClient(address.url, key or read_key(home), home)
     return found if found.answers() else None
 
 
@@ -220,8 +222,8 @@ def read_key(home: Path) -> str | None:
         return None
 
 
-def is_near(url: str) -> bool:
-    """Tell whether an address is on this machine, so that the key of the home may go there."""
+def is_local(url: str) -> bool:
+    """Whether an address is on this machine, so that the key of the home may be sent there."""
     return (_split(url).hostname or "") in LOOPBACK
 
 
@@ -236,25 +238,25 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _silence(url: str, fault: Exception) -> str:
-    reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
-    return f"the daemon at {url} does not answer: {reason.lower()}"
+def _unavailable_text(url: str, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return f"the daemon at {url} does not respond: {reason.lower()}"
 
 
-def _told(lines: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """Read server-sent events; one without data only says how far the reader is."""
-    told = ServerSentEvent("", "", None)
+def _parse_events(lines: Iterable[bytes]) -> Iterator[ServerSentEvent]:
+    """Parse server-sent events; one without data only moves the cursor."""
+    event = ServerSentEvent("", "", None)
     for raw in lines:
         name, _, value = raw.decode().rstrip("\r\n").partition(": ")
         if name == "id":
-            told = told._replace(id=value)
+            event = event._replace(id=value)
         elif name == "event":
-            told = told._replace(name=value)
+            event = event._replace(name=value)
         elif name == "data":
-            told = told._replace(data=json.loads(value))
-        elif not name and told.id:
-            yield told
-            told = ServerSentEvent("", "", None)
+            event = event._replace(data=json.loads(value))
+        elif not name and event.id:
+            yield event
+            event = ServerSentEvent("", "", None)
 
 
 def _read(response: HTTPResponse) -> dict[str, Any]:
@@ -267,5 +269,5 @@ def _read(response: HTTPResponse) -> dict[str, Any]:
         value = None
     if isinstance(value, dict):
         return value
-    message = "that is not an answer of Rota"
+    message = "not a response of Rota"
     raise ValueError(message)

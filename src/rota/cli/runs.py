@@ -12,33 +12,40 @@ from typing import Annotated, BinaryIO
 import typer
 
 from rota.cli.arguments import (
-    LARGEST,
+    MAX_ID,
     UNFINISHED,
+    Before,
     DryRun,
+    Limit,
+    Payload,
+    RunOrNewest,
     RunOrTask,
+    SpaceFilter,
     SpaceName,
+    TaskFilter,
     TaskName,
+    Timezone,
     json_value,
     optional_run,
     optional_whole_number,
+    page,
     resolve_run,
     run_number,
     text_or_input,
     whole_number,
 )
 from rota.cli.context import AGAIN_SECONDS, CliContext, Record
-from rota.cli.display import wall_time, wall_time_with_zone
-from rota.cli.logs import run_of
+from rota.cli.display import Column, wall_time, wall_time_with_zone
+from rota.cli.logs import find_newest_run
 from rota.cli.run_text import (
-    ending,
-    outcome_words,
+    RUN_COLUMNS,
+    ending_text,
+    outcome_text,
     question_lines,
-    result_words,
-    run_columns,
-    run_row,
-    tell_run,
+    result_text,
+    show_run,
 )
-from rota.cli.status import look_if_idle, tell_if_idle
+from rota.cli.status import find_idle_reason, warn_if_idle
 from rota.cli.task_options import words_of
 from rota.commands.errors import FAILED, INTERRUPTED, TIMEOUT, WAITING
 from rota.errors import Conflict, Invalid, RotaError, Unavailable
@@ -46,282 +53,278 @@ from rota.flow.observe.time_text import count_text, first_line, whole_line
 from rota.model.runs import FINISHED
 from rota.timing.durations import parse_duration
 
-PAYLOAD = "What the run is given; - reads it, @FILE a file."
+TIMEOUT_DEFAULT = "10m"
+INTERVAL_DEFAULT = "500"
+MAX_INTERVAL = 60_000
+QUIET = "quiet"
+POLLS = 10
+POLL_SECONDS = 0.1
+"""How often the deliveries of an ended run are checked before they are reported."""
 
 
-def queue_run(desk: CliContext, task: str, asked: Record, *, dry_run: bool) -> Record:
-    """Queue a run of a task and return the answer."""
-    if asked.get("payload") == asked.get("input") == "-":
-        raise Invalid("payload", "-", "standard input is read for --input: name a file, @FILE")
-    wanted = {**asked, "payload": json_value("payload", asked.get("payload"))}
-    if wanted.get("input") is not None:
-        wanted["input"] = text_or_input(wanted["input"])
-    return desk.task("POST", task, "/run-now", wanted, dry_run=dry_run)
-
-
-PATIENCE = "10m"
-INTERVAL = "500"
-LONGEST_INTERVAL = 60_000
-BY_GATE = "by_gate"
-LOOKS = 10
-LOOK_SECONDS = 0.1
-"""How often it is looked what became of the messages of a run that has ended."""
+def queue_run(cli: CliContext, task: str, body: Record, *, dry_run: bool) -> Record:
+    """Queue a run of a task and return the response."""
+    if body.get("payload") == body.get("input") == "-":
+        raise Invalid("payload", "-", "standard input is used by --input: use @FILE")
+    body = {**body, "payload": json_value("payload", body.get("payload"))}
+    if body.get("input") is not None:
+        body["input"] = text_or_input(body["input"])
+    return cli.task("POST", task, "/run-now", body, dry_run=dry_run)
 
 
 def run(
     context: typer.Context,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK|RUN", help="A task's name, or a run's number.")
+        str | None,
+        typer.Argument(
+            metavar="TASK|RUN", help="Name of a task to run, or number of a run to show"
+        ),
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option("--input", metavar="TEXT", help="What the run is told; - reads it."),
+        typer.Option("--input", metavar="TEXT", help="Input as text; - reads standard input"),
     ] = None,
-    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON", help=PAYLOAD)] = None,
+    payload: Payload = None,
     instructions: Annotated[
         str | None,
         typer.Option(
-            "--instructions", metavar="TEXT", help="Instead of a task: do this once; - reads it."
+            "--instructions",
+            metavar="TEXT",
+            help="Instructions for an agent, instead of a task; - reads standard input",
         ),
     ] = None,
     command: Annotated[
         str | None,
-        typer.Option("--command", metavar="WORDS", help="Instead of a task: run this once."),
+        typer.Option("--command", metavar="COMMAND", help="Program to run, instead of a task"),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="With the same key, at most one run.")
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: queue at most one run with it"),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit by it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run")] = False,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="LENGTH", help="Wait this long [10m].")
+        str | None,
+        typer.Option("--timeout", metavar="LENGTH", help="Maximum time to wait [default: 10m]"),
     ] = None,
     interval_ms: Annotated[
-        str | None, typer.Option("--interval-ms", metavar="N", help="Look this often [500].")
+        str | None,
+        typer.Option(
+            "--interval-ms", metavar="N", help="Milliseconds between polls [default: 500]"
+        ),
     ] = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Run a task now, also a disabled one; its schedules do not move.
+    """Run a task now, even if it is disabled; its schedules do not change.
 
-    A name is a task and is run; a number is a run and is shown, or waited for with --wait. (To run
-    a task by its id: rota task run ID.)
+    The name of a task runs it; the number of a run shows that run, or waits for it with --wait. (To
+    run a task by its id: rota task run ID.)
 
-    With --wait the exit code is the outcome: 0 succeeded, 1 failed, cancelled or expired, 7 waits
-    for a person, 8 not ended in time. Ctrl-C only stops the waiting; a daemon that restarts is
-    waited for.
+    With --wait the exit code is the outcome: 0 succeeded; 1 failed, cancelled or expired; 7 waits
+    for a person; 8 not ended in time. Ctrl-C stops the waiting, not the run. The waiting continues
+    if the daemon restarts.
 
     Example: rota run report --input "only the last week" --wait
     """
-    desk = CliContext(context, makes=task is None)
-    waiting = _waiting(wait=wait, timeout=timeout, interval=interval_ms)
-    asked = {"input": text, "payload": payload, "key": key}
-    asked |= {"instructions": instructions, "command": command}
+    cli = CliContext(context, creates_home=task is None)
+    waiting = _wait_options(wait=wait, timeout=timeout, interval=interval_ms)
+    given = {"input": text, "payload": payload, "key": key}
+    given |= {"instructions": instructions, "command": command}
     opening = ""
-    if task is not None and _is_run(task):
-        stray = next((name for name, value in asked.items() if value is not None), None)
+    number = None if task is None else optional_run(task)
+    if number is not None:
+        stray = next((name for name, value in given.items() if value is not None), None)
         if stray is not None:
-            raise Invalid(stray, asked[stray], f"run {task} is there already: name a task instead")
-        number = int(task.removeprefix("#"))
+            raise Invalid(
+                stray, given[stray], f"{task} is the number of a run: name a task instead"
+            )
         if waiting is None:
-            _show(desk, desk.call("GET", f"/v1/runs/{number}"))
+            _show(cli, cli.call("GET", f"/v1/runs/{number}"))
             return
     else:
-        done = _queued(desk, task, {**asked, "space": space}, dry_run=dry_run)
-        number, opening = int(done["run"]), _there(done, task)
+        queued = _queue(cli, task, {**given, "space": space}, dry_run=dry_run)
+        number, opening = int(queued["run"]), _queued_text(queued, task)
         if waiting is None:
-            desk.out.record(done)
-            desk.out.line(f"{opening}. Follow it: rota logs {number} -f")
-            tell_if_idle(desk)
+            cli.out.record(queued)
+            cli.out.line(f"{opening}. To follow it: rota logs {number} -f")
+            warn_if_idle(cli)
     if waiting is not None:
-        raise typer.Exit(_wait(desk, number, *waiting, opening))
+        raise typer.Exit(_wait(cli, number, *waiting, opening))
 
 
-def _queued(desk: CliContext, task: str | None, asked: Record, *, dry_run: bool) -> Record:
-    once = {"agent": asked.pop("instructions"), "script": asked.pop("command")}
-    if [task, *once.values()].count(None) != len(once):
-        advice = "name a task, or give --instructions or --command instead of one"
+def _queue(cli: CliContext, task: str | None, given: Record, *, dry_run: bool) -> Record:
+    agent, script = given.pop("instructions"), given.pop("command")
+    if [task, agent, script].count(None) != 2:  # noqa: PLR2004 - exactly one of three
+        advice = "give exactly one of a task, --instructions and --command"
         raise Invalid("task", task or "", advice)
     if task is not None:
-        return queue_run(desk, task, asked, dry_run=dry_run)
-    if asked.pop("input") is not None:
-        raise Invalid("input", "", "goes with a task: put it into --instructions")
-    wanted = {**asked, **_errand(once), "payload": json_value("payload", asked["payload"])}
-    return desk.call("POST", "/v1/runs", wanted, dry_run=dry_run)
+        return queue_run(cli, task, given, dry_run=dry_run)
+    if given.pop("input") is not None:
+        raise Invalid("input", "", "needs a task: use --instructions")
+    if script is not None:
+        work: Record = {"script": {"command": words_of(script)}}
+    else:
+        work = {"agent": {"instructions": text_or_input(agent)}}
+    body = {**given, **work, "payload": json_value("payload", given["payload"])}
+    return cli.call("POST", "/v1/runs", body, dry_run=dry_run)
 
 
-def _there(done: Record, task: str | None) -> str:
-    what = "" if task is None else f" of {task}"
-    return f"{'Queued' if done['created'] else 'Already there:'} run {done['run']}{what}"
+def _queued_text(queued: Record, task: str | None) -> str:
+    run = f"run {queued['run']}{'' if task is None else f' of {task}'}"
+    return f"Queued {run}" if queued["created"] else f"Found existing {run}"
 
 
-def _errand(once: dict[str, str | None]) -> Record:
-    if once["script"] is not None:
-        return {"script": {"command": words_of(once["script"])}}
-    return {"agent": {"instructions": text_or_input(once["agent"] or "")}}
+def _show(cli: CliContext, run: Record) -> None:
+    cli.out.record(run)
+    if not cli.out.as_json:
+        show_run(cli.out, run, cli.zone(run["space"]), find_wait_reason(cli, run))
 
 
-def _is_run(text: str) -> bool:
-    digits = text.removeprefix("#")
-    return digits.isascii() and digits.isdigit()
-
-
-def _show(desk: CliContext, run: Record) -> None:
-    desk.out.record(run)
-    if not desk.out.as_json:
-        tell_run(desk.out, run, desk.zone(run["space"]), why_queued(desk, run))
-
-
-def _waiting(
+def _wait_options(
     *, wait: bool, timeout: str | None, interval: str | None
 ) -> tuple[float, float] | None:
+    """Return the maximum wait and the poll interval in seconds; None without --wait."""
     if not wait:
         for name, value in (("timeout", timeout), ("interval-ms", interval)):
             if value is not None:
-                raise Invalid(name, value, "goes with --wait")
+                raise Invalid(name, value, "needs --wait")
         return None
-    patience = parse_duration(timeout or PATIENCE, field="timeout").total_seconds()
-    return patience, whole_number("interval-ms", interval or INTERVAL, 10, LONGEST_INTERVAL) / 1_000
+    seconds = parse_duration(timeout or TIMEOUT_DEFAULT, field="timeout").total_seconds()
+    millis = whole_number("interval-ms", interval or INTERVAL_DEFAULT, 10, MAX_INTERVAL)
+    return seconds, millis / 1_000
 
 
-def _wait(desk: CliContext, number: int, patience: float, interval: float, opening: str) -> int:
-    """Look at a run until it has ended, and return the exit code of its outcome."""
-    end = time.monotonic() + patience
+def _wait(cli: CliContext, number: int, timeout: float, interval: float, opening: str) -> int:
+    """Poll a run until it has ended, and return the exit code of its outcome."""
+    end = time.monotonic() + timeout
     try:
         if opening:
-            desk.out.talk(f"{opening}; waiting for its end.")
-        run = _looked_at(desk, number, end if opening else 0.0)
-        waiting = QueueWaitReporter(desk)
-        if run["state"] in {"queued", "running"} and tell_if_idle(desk):
-            waiting.told(run)
+            cli.out.talk(f"{opening}. Waiting for its end.")
+        run = _poll(cli, number, end if opening else 0.0)
+        reporter = QueueWaitReporter(cli)
+        if run["state"] in {"queued", "running"} and warn_if_idle(cli):
+            reporter.mark_reported(run)
         while True:
             left = end - time.monotonic()
             if run["state"] in FINISHED or run["state"] == "waiting" or left <= 0:
-                return _outcome(desk, run)
-            waiting.look(run)
+                return _report_outcome(cli, run)
+            reporter.report(run)
             time.sleep(min(interval, left))
-            run = _looked_at(desk, number, end)
+            run = _poll(cli, number, end)
     except KeyboardInterrupt:
-        desk.out.talk(f"Detached: run {number} goes on. Follow it: rota logs {number} -f")
+        cli.out.talk(
+            f"Stopped waiting; run {number} continues. To follow it: rota logs {number} -f"
+        )
         return INTERRUPTED
 
 
-def _looked_at(desk: CliContext, number: int, end: float) -> Record:
-    """Return a run; a daemon that restarts is waited for, as long as there is patience."""
+def _poll(cli: CliContext, number: int, end: float) -> Record:
+    """Return a run; retries until a time while the daemon is unavailable."""
     while True:
         try:
-            return desk.call("GET", f"/v1/runs/{number}")
+            return cli.call("GET", f"/v1/runs/{number}")
         except Unavailable:
             if time.monotonic() >= end:
                 raise
             time.sleep(AGAIN_SECONDS)
-            desk.ask_anew()
+            cli.reconnect()
 
 
-def _sent(desk: CliContext, run: Record) -> Record:
-    """Return a run with what became of its messages, as far as that is known in a moment."""
-    for _ in range(LOOKS):
+def _report_deliveries(cli: CliContext, run: Record) -> Record:
+    """Write which deliveries of a run failed, and return the run, after a short wait for them."""
+    for _ in range(POLLS):
         if not any(delivery["state"] in {"pending", "sending"} for delivery in run["deliveries"]):
             break
-        time.sleep(LOOK_SECONDS)
-        run = desk.call("GET", f"/v1/runs/{run['id']}")
+        time.sleep(POLL_SECONDS)
+        run = cli.call("GET", f"/v1/runs/{run['id']}")
     for delivery in run["deliveries"]:
         if delivery["state"] == "dead":
             to, why = f"{delivery['channel']}:{delivery['target']}", whole_line(delivery["error"])
-            desk.out.talk(f"Not sent to {to}: {why}; see `rota run {run['id']}`.")
+            cli.out.talk(f"Not delivered to {to}: {why}; see `rota run {run['id']}`.")
     return run
 
 
-def _outcome(desk: CliContext, run: Record) -> int:
-    run = _sent(desk, run)
-    desk.out.record(run)
+def _report_outcome(cli: CliContext, run: Record) -> int:
+    run = _report_deliveries(cli, run)
+    cli.out.record(run)
     state, number = run["state"], run["id"]
     name = f"Run {number} of {run['task']}"
     if state == "succeeded":
-        words = result_words(run)
+        text = result_text(run)
         if run["suppressed"] == BY_GATE:
-            words = f"Its gate woke nobody{': ' + words if words else '.'}"
-        desk.out.line(words or f"{name} succeeded.")
+            text = f"The gate found no work{': ' + text if text else '.'}"
+        cli.out.line(text or f"{name} succeeded.")
         return 0
     if state in FINISHED:
-        desk.out.talk(ending(run))
+        cli.out.talk(ending_text(run))
         return FAILED
     if state == "waiting":
-        asked = [question for question in run["questions"] if question["answered_at"] is None]
-        for question in asked:
-            options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
-            desk.out.talk(f"{name} asks: {question['question']}{options}")
-            for line in (*question_lines(question), *approval_lines(question)):
-                desk.out.talk(line)
-        desk.out.talk(f"Answer it: rota answer {run['id']} TEXT")
+        _report_questions(cli, run, name)
         return WAITING
-    idle = look_if_idle(desk)
-    why = "" if idle else why_queued(desk, run)
+    idle = find_idle_reason(cli)
+    why = "" if idle else find_wait_reason(cli, run)
     still = f"{name} is still {state}{why and ': '}{why}."
-    desk.out.talk(f"{still} {idle or f'It goes on. Follow it: rota logs {number} -f'}")
+    cli.out.talk(f"{still} {idle or f'To follow it: rota logs {number} -f'}")
     return TIMEOUT
 
 
-MAX_LISTED = 1_000
+def _report_questions(cli: CliContext, run: Record, name: str) -> None:
+    for question in run["questions"]:
+        if question["answered_at"] is None:
+            cli.out.talk(f"{name} asks: {question['question']}{_options_text(question)}")
+            for line in (*question_lines(question), *approval_lines(question)):
+                cli.out.talk(line)
+    cli.out.talk(f"To answer: rota answer {run['id']} TEXT")
+
+
+def _options_text(question: Record) -> str:
+    return f" [{'/'.join(question['options'])}]" if question["options"] else ""
 
 
 def list_runs(
     context: typer.Context,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="TASK", help="Only of this task.")
-    ] = None,
+    task: TaskFilter = None,
     state: Annotated[
         str | None,
         typer.Option(
-            "--state", metavar="STATE", help="queued, running, waiting, succeeded, failed …"
+            "--state", metavar="STATE", help="List only those in a state, such as running or failed"
         ),
     ] = None,
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "20",
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one.")
-    ] = None,
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
-    ] = None,
+    limit: Limit = "20",
+    before: Before = None,
+    space: SpaceFilter = None,
     every: Annotated[
-        bool, typer.Option("--all", help="With those whose gate woke nobody.")
+        bool, typer.Option("--all", help="Include runs whose gate found no work")
     ] = False,
 ) -> None:
     """List runs, newest first.
 
     Example: rota runs --task report --state failed
     """
-    desk = CliContext(context)
-    wanted: Record = {
+    cli = CliContext(context)
+    query: Record = {
+        **page(limit, before),
         "state": state,
-        "limit": whole_number("limit", limit, 1, MAX_LISTED),
-        "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
         "suppressed": True if every else None,
     }
     try:
-        wanted["task"] = None if task is None else desk.reference(task, space)
-        found = desk.call("GET", "/v1/runs", wanted)
-    except RotaError as fault:
-        raise (fault if task is None else desk.better(fault, task, space)) from None
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone(space)
-    nothing = "No runs." if found["runs"] or every else _nothing(desk, wanted)
-    desk.out.table(run_columns(zone), [run_row(run, zone) for run in found["runs"]], nothing)
-    if found["next"] is not None:
-        desk.out.talk(f"There may be more: --before {found['next']}")
+        query["task"] = None if task is None else cli.reference(task, space)
+        found = cli.call("GET", "/v1/runs", query)
+    except RotaError as error:
+        raise (error if task is None else cli.with_suggestion(error, task, space)) from None
+    empty = "" if found["runs"] or cli.out.as_json else _no_runs_text(cli, query)
+    cli.show_list(found, "runs", RUN_COLUMNS, empty, space=space)
 
 
-def _nothing(desk: CliContext, wanted: Record) -> str:
-    """Return the sentence in place of an empty list, which may only leave the quiet out."""
-    found = desk.call("GET", "/v1/runs", {**wanted, "suppressed": True})
-    if not found["runs"]:
-        return "No runs."
-    more = "" if found["next"] is None else " or more"
-    return (
-        f"No runs but {count_text(len(found['runs']), 'suppressed one')}{more}: --all shows them."
+def _no_runs_text(cli: CliContext, query: Record) -> str:
+    """Return the sentence for an empty list, which may have left out quiet runs."""
+    quiet = (
+        [] if query["quiet"] else cli.call("GET", "/v1/runs", {**query, "suppressed": True})["runs"]
     )
+    if not quiet:
+        return "No runs found."
+    return f"No runs found. {count_text(len(quiet), 'suppressed run')} not shown: use --all"
 
 
 def cancel(
@@ -329,30 +332,30 @@ def cancel(
     which: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN|TASK...", help="Numbers of runs, or a task that has one unfinished run."
+            metavar="RUN|TASK...", help="Numbers of runs, or a task with one unfinished run"
         ),
     ],
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """End runs that have not begun, or ask whoever works on them to stop.
+    """Cancel runs; running ones are asked to stop.
 
     Example: rota cancel 12 13
     """
-    desk = CliContext(context)
-    numbers = dict.fromkeys(resolve_run(desk, each, UNFINISHED, space) for each in which)
+    cli = CliContext(context)
+    numbers = dict.fromkeys(resolve_run(cli, each, UNFINISHED, space) for each in which)
     *others, last = [f"/v1/runs/{number}/cancel" for number in numbers]
-    done = [_cancelled(desk, desk.rehearsed("POST", path, dry_run=dry_run)) for path in others]
-    done.append(_cancelled(desk, desk.call("POST", last, dry_run=dry_run)))
-    desk.out.record(done[0] if len(done) == 1 else {"runs": done})
-    if any(run["state"] == "running" for run in done):
-        tell_if_idle(desk)
+    runs = [_report_cancel(cli, cli.try_call("POST", path, dry_run=dry_run)) for path in others]
+    runs.append(_report_cancel(cli, cli.call("POST", last, dry_run=dry_run)))
+    cli.out.record(runs[0] if len(runs) == 1 else {"runs": runs})
+    if any(run["state"] == "running" for run in runs):
+        warn_if_idle(cli)
 
 
-def _cancelled(desk: CliContext, run: Record) -> Record:
+def _report_cancel(cli: CliContext, run: Record) -> Record:
     if run:
-        asked = "is asked to stop" if run["state"] == "running" else "is cancelled"
-        desk.out.line(f"Run {run['id']} of {run['task']} {asked}.")
+        done = "is stopping" if run["state"] == "running" else "is cancelled"
+        cli.out.line(f"Run {run['id']} of {run['task']} {done}.")
     return run
 
 
@@ -360,137 +363,137 @@ def retry(
     context: typer.Context,
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="The run's number, or a task: its newest failed run."),
+        typer.Argument(
+            metavar="RUN", help="Number of the run, or a task for its newest failed run"
+        ),
     ],
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Queue a new run with what a finished one was given.
+    """Queue a new run with the input of a finished one.
 
     Example: rota retry 12
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     number = None if optional_run(run) is None else run_number(run)
     if number is None:
-        done = desk.task("POST", run, "/retry", {"space": space}, dry_run=dry_run)
-        number = done["retried"]
+        queued = cli.task("POST", run, "/retry", {"space": space}, dry_run=dry_run)
+        number = queued["retried"]
     else:
-        done = desk.call("POST", f"/v1/runs/{number}/retry", dry_run=dry_run)
-    desk.out.record(done)
-    again = done["run"]
-    desk.out.line(f"Queued run {again}, as run {number} was. Follow it: rota logs {again} -f")
-    tell_if_idle(desk)
+        queued = cli.call("POST", f"/v1/runs/{number}/retry", dry_run=dry_run)
+    cli.out.record(queued)
+    new = queued["run"]
+    cli.out.line(f"Queued run {new}, a retry of run {number}. To follow it: rota logs {new} -f")
+    warn_if_idle(cli)
 
 
 def backfill(
     context: typer.Context,
     task: TaskName,
-    start: Annotated[str, typer.Option("--from", metavar="TIME", help="From this time …")],
-    end: Annotated[str, typer.Option("--to", metavar="TIME", help="… to this one.")] = "now",
-    timezone: Annotated[
-        str | None, typer.Option("--timezone", metavar="ZONE", help="Zone of both.")
-    ] = None,
+    start: Annotated[str, typer.Option("--from", metavar="TIME", help="Begin of the period")],
+    end: Annotated[str, typer.Option("--to", metavar="TIME", help="End of the period")] = "now",
+    timezone: Timezone = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Queue a run for every slot of a span that has none; slots that ran are left alone.
+    """Queue a run for every slot of a period that has none.
 
     Example: rota backfill report --from 2026-11-01 --to 2026-11-08
     """
-    desk = CliContext(context)
-    wanted = {"start": start, "end": end, "timezone": timezone, "space": space}
-    done = desk.task("POST", task, "/backfill", wanted, dry_run=dry_run)
-    desk.out.record(done)
-    if desk.out.as_json:
+    cli = CliContext(context)
+    body = {"start": start, "end": end, "timezone": timezone, "space": space}
+    queued = cli.task("POST", task, "/backfill", body, dry_run=dry_run)
+    cli.out.record(queued)
+    if cli.out.as_json:
         return
-    zone = timezone or desk.zone(space)
-    between = (
-        f"{wall_time_with_zone(done['start'], zone)} and {wall_time_with_zone(done['end'], zone)}"
+    zone = timezone or cli.zone(space)
+    first, last = (wall_time_with_zone(queued[name], zone) for name in ("start", "end"))
+    cli.out.line(
+        f"Queued {count_text(len(queued['runs']), 'run')} for slots from {first} to {last}."
     )
-    desk.out.line(f"Queued {count_text(len(done['runs']), 'run')} for slots between {between}.")
-    if done["runs"]:
-        tell_if_idle(desk)
+    if queued["runs"]:
+        warn_if_idle(cli)
 
 
-SILENT_SECONDS = 3.0
-"""How long a run may be in the queue before it is told why."""
+REPORT_SECONDS = 3.0
+"""How long a run is in the queue before the reason is reported."""
 
 
-def why_queued(desk: CliContext, run: Record) -> str:
-    """Return what a queued run waits for; empty for any other, and if nobody can tell."""
+def find_wait_reason(cli: CliContext, run: Record) -> str:
+    """Return what a queued run waits for; empty for other runs, and if it is not known."""
     if run["state"] != "queued":
         return ""
     try:
-        told = desk.call("GET", f"/v1/runs/{run['id']}/why")["slots"]
-    except RotaError:  # who may ask for work may not look, and a daemon may be restarting
+        slots = cli.call("GET", f"/v1/runs/{run['id']}/why")["slots"]
+    except RotaError:  # not every caller may read it, and a daemon may be restarting
         return ""
-    own = [slot["sentence"] for slot in told if slot["run"] == run["id"]]
+    own = [slot["sentence"] for slot in slots if slot["run"] == run["id"]]
     sentence = own[0].removesuffix(f"; run {run['id']}") if own else ""
-    asked_for = run["slot_at"] is None
-    return str(sentence.partition("; ")[2] if asked_for else sentence)
+    was_requested = run["slot_at"] is None
+    return str(sentence.partition("; ")[2] if was_requested else sentence)
 
 
 class QueueWaitReporter:
-    """Tells why a run that is waited for stays in the queue: once, and again after each attempt."""
+    """Reports why a run stays in the queue: once, and again after each attempt."""
 
-    def __init__(self, desk: CliContext, *, silent_seconds: float = SILENT_SECONDS) -> None:
-        self._desk = desk
-        self._from = time.monotonic() + silent_seconds
-        self._told: set[int] = set()
+    def __init__(self, cli: CliContext, *, delay_seconds: float = REPORT_SECONDS) -> None:
+        self._cli = cli
+        self._from = time.monotonic() + delay_seconds
+        self._reported: set[int] = set()
 
-    def told(self, run: Record) -> None:
-        """Take in that it was told already."""
-        self._told.add(run["attempt"])
+    def mark_reported(self, run: Record) -> None:
+        """Do not report the reason for the present attempt again."""
+        self._reported.add(run["attempt"])
 
-    def look(self, run: Record) -> None:
-        """Tell why a run is in the queue, if that is due."""
-        tried = run["attempt"] > 0
-        if run["state"] != "queued" or run["attempt"] in self._told:
+    def report(self, run: Record) -> None:
+        """Write why a run is in the queue, if that is due."""
+        if run["state"] != "queued" or run["attempt"] in self._reported:
             return
-        if not tried and time.monotonic() < self._from:
+        if run["attempt"] == 0 and time.monotonic() < self._from:
             return
-        self.told(run)
-        words = why_queued(self._desk, run)
-        if words:
-            self._desk.out.talk(f"Run {run['id']} waits: {words}.")
+        self.mark_reported(run)
+        reason = find_wait_reason(self._cli, run)
+        if reason:
+            self._cli.out.talk(f"Run {run['id']} is queued: {reason}.")
 
 
 SHORT = 60
 
 
-def list_open(context: typer.Context) -> None:
-    """List the questions that runs wait on, oldest first.
+def list_questions(context: typer.Context) -> None:
+    """List open questions of runs, oldest first.
 
     Example: rota questions
     """
-    desk = CliContext(context)
-    found = desk.call("GET", "/v1/questions")
-    desk.out.record(found)
-    if desk.out.as_json:
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/questions")
+    cli.out.record(found)
+    if cli.out.as_json:
         return
-    zone = desk.zone()
+    zone = cli.zone()
     rows = []
     for waiting in found["questions"]:
         question, run = waiting["question"], waiting["run"]
-        options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
-        text = first_line(question["question"], SHORT) + options
+        text = first_line(question["question"], SHORT) + _options_text(question)
         rows.append([str(run["id"]), run["task"], wall_time(question["expires_at"], zone), text])
-    desk.out.table(["run", "task", f"until ({zone})", "asks"], rows, "Nobody waits for an answer.")
+    cli.out.table(
+        ["run", "task", f"expires ({zone})", "question"], rows, "No open questions found."
+    )
     for waiting in found["questions"]:
         lines = question_lines(waiting["question"])
         for line in [f"Run {waiting['run']['id']}:", *lines] if lines else []:
-            desk.out.line(line)
+            cli.out.line(line)
         for line in approval_lines(waiting["question"]):
-            desk.out.line(line)
+            cli.out.line(line)
 
 
 def approval_lines(question: Record) -> list[str]:
-    """Return what a person must have read before they approve: the whole action, and its hash."""
+    """Return the complete action of an approval, and the command that approves it."""
     if question["kind"] != "approval":
         return []
     return [
         "",
-        f"Run {question['run']} asks to approve exactly this, question {question['id']}:",
+        f"Run {question['run']} requests approval of this action, question {question['id']}:",
         f"  {question['action']}",
         f"  rota answer {question['run']} approve --hash {question['action_hash']}",
     ]
@@ -499,104 +502,108 @@ def approval_lines(question: Record) -> list[str]:
 def answer(
     context: typer.Context,
     run: RunOrTask,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Answer")],
     question: Annotated[
-        str | None, typer.Option("--question", metavar="N", help="Which question [the newest].")
+        str | None,
+        typer.Option(
+            "--question", metavar="N", help="Number of the question [default: the newest]"
+        ),
     ] = None,
     action_hash: Annotated[
         str | None,
-        typer.Option("--hash", metavar="SHA256", help="Of the action that you approve or deny."),
+        typer.Option("--hash", metavar="SHA256", help="Hash of the action to approve or deny"),
     ] = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Give the question of a run its one answer; the run goes on.
+    """Answer the question of a run, which then continues.
 
-    An approval is about exactly the action that `rota questions` shows: give its hash.
+    An approval needs the hash of the action, which `rota questions` shows.
 
     Example: rota answer 12 yes
     """
-    desk = CliContext(context)
-    wanted = {
+    cli = CliContext(context)
+    body = {
         "answer": text,
-        "question": optional_whole_number("question", question, 1, LARGEST),
+        "question": optional_whole_number("question", question, 1, MAX_ID),
         "action_hash": action_hash,
     }
-    number = resolve_run(desk, run, ("waiting",), space)
-    found = desk.call("POST", f"/v1/runs/{number}/answer", wanted, dry_run=dry_run)
-    desk.out.record(found)
+    number = resolve_run(cli, run, ("waiting",), space)
+    found = cli.call("POST", f"/v1/runs/{number}/answer", body, dry_run=dry_run)
+    cli.out.record(found)
     then = f": {found['then']}" if found["then"] else ""
-    desk.out.line(f"Answered. Run {found['id']} of {found['task']} is {found['state']}{then}.")
+    cli.out.line(f"Answered. Run {found['id']} of {found['task']} is {found['state']}{then}.")
     if found["outcome"] is not None:
-        desk.out.line(f"What Rota did: {outcome_words(found['outcome'])}.")
+        cli.out.line(f"Result of the action: {outcome_text(found['outcome'])}.")
 
 
 STANDARD = "-"
+ARTIFACT_COLUMNS = (
+    Column("artifact", "name"),
+    Column("bytes", "size"),
+    Column("modified", "modified_at", is_time=True),
+)
 
 
 def artifacts(
     context: typer.Context,
-    run: Annotated[
-        str, typer.Argument(metavar="RUN|TASK", help="A run's number, or a task's newest run.")
-    ],
+    run: RunOrNewest,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Fetch this one [list them all].")
+        str | None,
+        typer.Argument(metavar="NAME", help="Artifact to download [default: list all]"),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to [its name]; - is stdout."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="File to write, - for standard output [default: NAME]",
+        ),
     ] = None,
     space: SpaceName = None,
 ) -> None:
-    """List the files that a run has left behind, or fetch one of them.
+    """List the artifacts of a run, or download one.
 
-    A file that is there already is not overwritten.
+    Existing files are not overwritten.
 
     Example: rota artifacts 17 report.pdf -o report.pdf
     """
-    desk = CliContext(context)
-    number = run_of(desk, run, space)
+    cli = CliContext(context)
+    number = find_newest_run(cli, run, space)
     if name is None:
         if output is not None:
-            raise Invalid("output", output, "goes with the name of an artifact")
-        _list(desk, number)
+            raise Invalid("output", output, "needs the name of an artifact")
+        _list_artifacts(cli, number)
         return
-    parts = desk.fetch(number, name)
+    parts = cli.fetch(number, name)
     if output == STANDARD:
         _copy(parts, sys.stdout.buffer)
         return
     target = Path(output or name.rpartition("/")[2])
     size = _save(parts, target)
-    desk.out.record({"run": number, "name": name, "file": str(target), "size": size})
-    desk.out.line(f"Fetched {target} ({size} bytes).")
+    cli.out.record({"run": number, "name": name, "file": str(target), "size": size})
+    cli.out.line(f"Downloaded {target} ({size} bytes).")
 
 
-def _list(desk: CliContext, number: int) -> None:
-    found = desk.call("GET", f"/v1/runs/{number}/artifacts")
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone()
-    rows = [
-        [one["name"], str(one["size"]), wall_time(one["modified_at"], zone)]
-        for one in found["artifacts"]
-    ]
-    desk.out.table(["artifact", "bytes", f"written ({zone})"], rows, "It has left nothing.")
+def _list_artifacts(cli: CliContext, number: int) -> None:
+    found = cli.call("GET", f"/v1/runs/{number}/artifacts")
+    cli.show_list(found, "artifacts", ARTIFACT_COLUMNS, f"No artifacts of run {number} found.")
     if found["left_out"]:
-        desk.out.talk(f"Left out: {found['left_out']} links, pipes or names that cannot be shown.")
+        cli.out.talk(f"Not shown: {found['left_out']} links, pipes or unprintable names.")
     if found["more"]:
-        desk.out.talk("There is more than is told.")
+        cli.out.talk("The list is incomplete: the run has too many artifacts.")
 
 
 def _save(parts: Iterator[bytes], target: Path) -> int:
-    """Write what is fetched to a new file, which goes away again if not all of it comes."""
-    first = next(parts, b"")  # what cannot be fetched makes no file
+    """Write a download to a new file, and remove the file if the download fails."""
+    first = next(parts, b"")  # before the file is created
     try:
         held = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
-        raise Conflict(f"{target} is there already: choose another file with -o") from None
-    except OSError as fault:
-        raise Invalid("output", str(target), f"cannot be written: {fault.strerror}") from fault
+        raise Conflict(f"{target} exists: choose another file with -o") from None
+    except OSError as error:
+        raise Invalid("output", str(target), f"cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(held, "wb") as file:
             file.write(first)
@@ -612,8 +619,8 @@ def _copy(parts: Iterable[bytes], file: BinaryIO) -> int:
         for part in parts:
             size += file.write(part)
         file.flush()
-    except OSError as fault:
-        raise Unavailable(f"it cannot be written: {fault.strerror}") from fault
+    except OSError as error:
+        raise Unavailable(f"cannot write the artifact: {error.strerror}") from error
     return size
 
 
@@ -624,6 +631,6 @@ def register(app: typer.Typer) -> None:
     app.command("cancel")(cancel)
     app.command("retry")(retry)
     app.command("backfill")(backfill)
-    app.command("questions")(list_open)
+    app.command("questions")(list_questions)
     app.command("answer")(answer)
     app.command("artifacts")(artifacts)

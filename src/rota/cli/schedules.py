@@ -8,9 +8,17 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from rota.cli.arguments import SpaceName, now, optional_run, whole_number
+from rota.cli.arguments import (
+    Count,
+    Limit,
+    SpaceName,
+    now,
+    optional_run,
+    page,
+    whole_number,
+)
 from rota.cli.context import CliContext
-from rota.cli.display import NOTHING, instant, wall_time_with_zone
+from rota.cli.display import Column, instant, wall_time_with_zone
 from rota.errors import Invalid, RotaError
 from rota.flow.observe.time_text import clock_text, first_line, parse_instant, wall_time_text
 from rota.timing.descriptions import describe
@@ -18,89 +26,84 @@ from rota.timing.natural_language import read
 from rota.timing.timetable import timetable
 from rota.timing.zones import zone
 
-MAX_LISTED = 1_000
-LONGEST_WORDS = 60
+SHORT = 60
+COLUMNS = (
+    Column("task", "task"),
+    Column("schedule", "name"),
+    Column("state", "state"),
+    Column("when", lambda schedule: first_line(schedule["words"], SHORT)),
+    Column("next", lambda schedule: wall_time_with_zone(schedule["next_at"], schedule["timezone"])),
+)
+NO_SCHEDULES = 'No schedules found. To add one: rota add "weekdays 7:00" "Summarise my inbox"'
 
 schedule_app = typer.Typer(
-    help="Schedules: when tasks run. `rota task edit` changes them.\n\n"
-    "Example: rota schedule list report",
+    help="Show schedules; `rota task edit` changes them.\n\nExample: rota schedule list report",
     rich_markup_mode=None,
 )
 
 
 @schedule_app.command("list")
-def list_all(
+def list_schedules(
     context: typer.Context,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Those of one task [all].")
+        str | None, typer.Argument(metavar="TASK", help="Name or id of a task [default: all]")
     ] = None,
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "1000",
+    limit: Limit = "1000",
     space: SpaceName = None,
 ) -> None:
     """List schedules, by task and name.
 
     Example: rota schedule list report
     """
-    desk = CliContext(context)
-    most = whole_number("limit", limit, 1, MAX_LISTED)
+    cli = CliContext(context)
     try:
-        found = desk.call("GET", "/v1/schedules", {"task": task, "space": space, "limit": most})
-    except RotaError as fault:
-        raise (fault if task is None else desk.better(fault, task, space)) from None
-    desk.out.record(found)
-    rows = [
-        [
-            one["task"],
-            one["name"],
-            one["state"],
-            first_line(one["words"], LONGEST_WORDS),
-            NOTHING
-            if one["next_at"] is None
-            else wall_time_with_zone(one["next_at"], one["timezone"]),
-        ]
-        for one in found["schedules"]
-    ]
-    columns = ["task", "schedule", "state", "when", "next"]
-    desk.out.table(columns, rows, 'No schedules: rota add "weekdays 7:00" "..." makes one.')
+        query = {**page(limit), "task": task, "space": space}
+        found = cli.call("GET", "/v1/schedules", query)
+    except RotaError as error:
+        raise (error if task is None else cli.with_suggestion(error, task, space)) from None
+    cli.show_list(found, "schedules", COLUMNS, NO_SCHEDULES)
 
 
 def why(
     context: typer.Context,
     which: Annotated[
-        str, typer.Argument(metavar="TASK|RUN", help="A task's name, or a run's number.")
+        str, typer.Argument(metavar="TASK|RUN", help="Name of the task, or number of a run")
     ],
     time: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TIME", help="'7:00', 'yesterday', ISO 8601 [the last 24 h]."),
+        typer.Argument(
+            metavar="TIME", help="'7:00', 'yesterday' or ISO 8601 [default: the last 24 h]"
+        ),
     ] = None,
     timezone: Annotated[
         str | None,
-        typer.Option("--timezone", metavar="ZONE", help="Zone of TIME [the schedule's]."),
+        typer.Option(
+            "--timezone", metavar="ZONE", help="Time zone of TIME [default: that of the schedule]"
+        ),
     ] = None,
     space: SpaceName = None,
 ) -> None:
-    """Say what became of a task's slots: ran, late, skipped, missed, waiting, and why.
+    """Explain what happened to a task's slots: ran, late, skipped, missed or waiting.
 
-    At most 40 slots are told, the newest that have come; the answer says so. Of a run that goes on
-    it tells when it was last heard of.
+    Shows at most the 40 newest slots. For a running run it shows the time of its last heartbeat.
 
     Example: rota why report "yesterday 7:00"
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     number = optional_run(which)
     if number is None:
-        wanted = {"at": " ".join(time) if time else None, "timezone": timezone, "space": space}
-        told = desk.task("GET", which, "/why", wanted)
+        query = {"at": " ".join(time) if time else None, "timezone": timezone, "space": space}
+        report = cli.task("GET", which, "/why", query)
     elif time or timezone:
-        raise Invalid("time", " ".join(time or [timezone or ""]), "goes with a task, not a run")
+        raise Invalid("time", " ".join(time or [timezone or ""]), "needs a task instead of a run")
     else:
-        told = desk.call("GET", f"/v1/runs/{number}/why")
-    desk.out.record(told)
-    desk.out.line(f"{told['task']}  ({told['timezone']})")
-    for note in told["notes"]:
-        desk.out.line(note)
-    place = ZoneInfo(told["timezone"])
-    slots = told["slots"]
+        report = cli.call("GET", f"/v1/runs/{number}/why")
+    cli.out.record(report)
+    cli.out.line(f"{report['task']}  ({report['timezone']})")
+    for note in report["notes"]:
+        cli.out.line(note)
+    place = ZoneInfo(report["timezone"])
+    slots = report["slots"]
     several = len({slot["schedule"] for slot in slots if slot["schedule"]}) > 1
     rows = []
     for slot in slots:
@@ -108,46 +111,50 @@ def why(
         name = f"{slot['schedule']}: " if several and slot["schedule"] else ""
         at = f"{wall_time_text(instant(slot['at']), place)}{until}"
         rows.append([at, slot["outcome"], f"{name}{slot['sentence']}"])
-    desk.out.table(["slot", "what", "why"], rows, "Nothing was planned and nothing ran.")
+    cli.out.table(["slot", "outcome", "reason"], rows, "No slots and no runs found.")
 
 
-MOST_FIRES = 1_000
+MAX_FIRES = 1_000
 
 
 def preview(
     context: typer.Context,
     rule: Annotated[
-        list[str], typer.Argument(metavar="RULE", help="A cron line, an RRULE or words.")
+        list[str],
+        typer.Argument(metavar="RULE", help="Cron expression, recurrence rule, or words"),
     ],
-    timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="IANA zone.")] = "UTC",
+    timezone: Annotated[
+        str, typer.Option("--timezone", metavar="ZONE", help="IANA time zone")
+    ] = "UTC",
     start: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Count from this time [now].")
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Time to start from [default: now]"),
     ] = None,
-    count: Annotated[str, typer.Option("-n", metavar="N", help="How many.")] = "5",
+    count: Count = "5",
 ) -> None:
-    """Say a rule in words and show when it fires next.
+    """Describe a schedule rule and show its next times.
 
     Example: rota next "every weekday at 7" --timezone Europe/Berlin -n 3
     """
-    desk = CliContext(context)
-    most = whole_number("n", count, 1, MOST_FIRES)
+    cli = CliContext(context)
+    limit = whole_number("n", count, 1, MAX_FIRES)
     begin = now()
     if start is not None:
         begin = parse_instant(start, timezone, begin, "from")
-    wanted = read(" ".join(rule), now=begin, timezone=timezone)
-    where = zone(wanted.timezone)
-    # A single instant that is exactly the start is still to come for whoever asks.
-    after = begin - timedelta(microseconds=1) if wanted.kind == "once" else begin
-    fires = [slot.due for slot in timetable(wanted).take(after, most)]
-    words = describe(wanted)
-    desk.out.record(
+    parsed = read(" ".join(rule), now=begin, timezone=timezone)
+    where = zone(parsed.timezone)
+    # A single time that is exactly the start is still in the future.
+    after = begin - timedelta(microseconds=1) if parsed.kind == "once" else begin
+    fires = [slot.due for slot in timetable(parsed).take(after, limit)]
+    words = describe(parsed)
+    cli.out.record(
         {"words": words, "fires": [fire.astimezone(where).isoformat() for fire in fires]}
     )
-    desk.out.line(words)
+    cli.out.line(words)
     for fire in fires:
-        desk.out.line(f"  {wall_time_with_zone(fire, wanted.timezone)}")
+        cli.out.line(f"  {wall_time_with_zone(fire, parsed.timezone)}")
     if not fires:
-        desk.out.line("  never again")
+        cli.out.line("  no more times")
 
 
 def register(app: typer.Typer) -> None:

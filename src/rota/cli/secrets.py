@@ -11,88 +11,79 @@ import typer
 
 from rota.cli.arguments import DryRun, Yes
 from rota.cli.context import CliContext
-from rota.cli.display import wall_time
+from rota.cli.display import Column
 from rota.errors import Invalid
 
-LONGEST_INPUT = 1 << 20
+MAX_INPUT = 1 << 20
+COLUMNS = (
+    Column("secret", "name"),
+    Column("source", "source"),
+    Column("upstreams", lambda secret: ",".join(secret["upstreams"])),
+    Column("set", "set_at", is_time=True),
+    Column("last used", "used_at", is_time=True),
+    Column("problem", "problem"),
+)
 
-nouns = typer.Typer(
-    help="Secrets: keys that the gateway shows to providers and no program ever has.\n\n"
+secret_app = typer.Typer(
+    help="Manage secrets that the gateway uses on behalf of programs.\n\n"
     "Example: rota secret set anthropic",
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret")]
 
 
-@nouns.command("set")
-def put(context: typer.Context, name: Name, dry_run: DryRun = False) -> None:
-    """Keep a secret, encrypted; its value is asked for, or read from standard input.
+@secret_app.command("set")
+def set_secret(context: typer.Context, name: Name, dry_run: DryRun = False) -> None:
+    """Store a secret, encrypted; prompts for the value, or reads it from standard input.
 
-    What is kept under the name of an upstream (anthropic, openai, those of gateway.toml) opens
-    the gateway to it at once. See docs/how-to/secrets.md.
+    The name of an upstream (anthropic, openai, or one of gateway.toml) enables it in the gateway.
+    See docs/how-to/secrets.md.
 
     Example: rota secret set anthropic < key.txt
     """
-    desk = CliContext(context, makes=True)
-    kept = desk.call(
-        "PUT", f"/v1/secrets/{quote(name, safe='')}", {"value": _value(name)}, dry_run=dry_run
-    )
-    desk.out.record(kept)
-    opens = f"; the gateway shows it to {', '.join(kept['upstreams'])}" if kept["upstreams"] else ""
-    desk.out.line(f"Kept the secret {kept['name']}{opens}.")
+    cli = CliContext(context, creates_home=True)
+    body = {"value": _read_value(name)}
+    secret = cli.change("PUT", _path(name), body, "Stored the secret {name}.", dry_run=dry_run)
+    if secret["upstreams"]:
+        cli.out.line(f"The gateway uses it for {', '.join(secret['upstreams'])}.")
 
 
-@nouns.command("list")
-def list_all(context: typer.Context) -> None:
-    """List secrets by name: where they come from and when they were used. Values are nowhere.
+@secret_app.command("list")
+def list_secrets(context: typer.Context) -> None:
+    """List secrets with their sources and last use, without values.
 
     Example: rota secret list
     """
-    desk = CliContext(context)
-    found = desk.call("GET", "/v1/secrets")
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone(None)
-    rows = [
-        [
-            secret["name"],
-            secret["source"],
-            ",".join(secret["upstreams"]),
-            wall_time(secret["set_at"], zone),
-            wall_time(secret["used_at"], zone),
-            secret["problem"] or "",
-        ]
-        for secret in found["secrets"]
-    ]
-    columns = ["secret", "from", "for", f"set ({zone})", f"used ({zone})", "problem"]
-    desk.out.table(columns, rows, "No secrets.")
+    cli = CliContext(context)
+    cli.show_list(cli.call("GET", "/v1/secrets"), "secrets", COLUMNS, "No secrets found.")
 
 
-@nouns.command()
+@secret_app.command()
 def remove(context: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Forget a secret that was set; whatever needs it is turned away from now on.
+    """Remove a stored secret; requests that need it fail from now on.
 
     Example: rota secret remove anthropic
     """
-    desk = CliContext(context)
-    desk.out.confirm(f"Forget the secret {name}?", yes=yes or dry_run)
-    gone = desk.call("DELETE", f"/v1/secrets/{quote(name, safe='')}", dry_run=dry_run)
-    desk.out.record(gone)
-    desk.out.line(f"Forgot the secret {name}.")
+    cli = CliContext(context)
+    cli.out.confirm(f"Remove the secret {name}?", yes=yes or dry_run)
+    cli.change("DELETE", _path(name), None, "Removed the secret {name}.", dry_run=dry_run)
 
 
-def _value(name: str) -> str:
-    """Return a value that is in no list of processes and on no screen."""
+def _path(name: str) -> str:
+    return f"/v1/secrets/{quote(name, safe='')}"
+
+
+def _read_value(name: str) -> str:
+    """Return a value that appears in no process list and on no screen."""
     if sys.stdin.isatty():
         return getpass(f"Value of {name}: ")
-    read = sys.stdin.read(LONGEST_INPUT).removesuffix("\n").removesuffix("\r")
-    if not read:
+    value = sys.stdin.read(MAX_INPUT).removesuffix("\n").removesuffix("\r")
+    if not value:
         raise Invalid("value", "", "write it to standard input, or run this on a terminal")
-    return read
+    return value
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(nouns, name="secret")
+    app.add_typer(secret_app, name="secret")

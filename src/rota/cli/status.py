@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.arguments import now, whole_number
+from rota.cli.arguments import Limit, SpaceFilter, now, page, whole_number
 from rota.cli.context import CliContext, Record
 from rota.cli.display import (
     NOTHING,
+    Column,
     Display,
     instant,
     iso,
     rich_table,
-    wall_time,
     wall_time_with_zone,
 )
-from rota.cli.keys import MAX_LISTED
 from rota.cli.run_text import run_columns, run_row
 from rota.cli.terminal_filter import painted
 from rota.errors import RotaError, Unavailable
@@ -32,98 +31,108 @@ from rota.timing.durations import parse_duration
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-SLOTS = ("run", "task", "space", "for", "worker")
-MOST_SHOWN = 20
+SLOT_COLUMNS = ("run", "task", "space", "for", "worker")
+WORKER_COLUMNS = ("worker", "state", "slots", "seen", "roles")
+MAX_SLOTS = 20
 LATE = timedelta(seconds=1)
-"""From when on a slot that is not planned yet is told as late."""
-COLUMNS = ("worker", "state", "busy", "seen", "roles")
+"""Delay of an unplanned slot from which it is shown as late."""
+NO_WORKERS = "No worker is running: start `rota up`."
 
 
 def status(context: typer.Context) -> None:
-    """Show the queue, the workers, and warnings.
+    """Show the queue, the workers and warnings.
 
     Example: rota status --json
     """
-    desk = CliContext(context)
-    seen = desk.call("GET", "/v1/status")
-    desk.out.record(seen)
-    tell_status(desk.out, seen)
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/status")
+    cli.out.record(found)
+    show_status(cli.out, found)
 
 
-def tell_status(out: Display, seen: Record) -> None:
-    """Tell how the whole is doing."""
-    out.pairs(queue_pairs(seen))
+def show_status(out: Display, status: Record) -> None:
+    """Write the queue, the workers and warnings."""
+    out.pairs(queue_pairs(status))
     out.line()
-    out.table(COLUMNS, worker_rows(seen), idle_words(seen) or NOBODY)
-    if gone := gone_words(seen["workers"]):
+    out.table(WORKER_COLUMNS, worker_rows(status), idle_text(status) or NO_WORKERS)
+    if gone := gone_text(status["workers"]):
         out.line(gone)
-    rows = slot_rows(seen)
+    rows = slot_rows(status)
     if rows:
         out.line()
-        out.table(SLOTS, rows, "")
-        if seen["slots"]["used"] > len(rows):
-            out.line(f"and {seen['slots']['used'] - len(rows)} more: rota runs --state running")
-    if seen["warnings"]:
+        out.table(SLOT_COLUMNS, rows, "")
+        if status["slots"]["used"] > len(rows):
+            more = status["slots"]["used"] - len(rows)
+            out.line(f"and {more} more: see `rota runs --state running`")
+    if status["warnings"]:
         out.line()
-    for warning in seen["warnings"]:
+    for warning in status["warnings"]:
         out.line(f"! {warning['code']}: {warning['message']}")
 
 
-def queue_pairs(seen: Record) -> list[tuple[str, str]]:
-    """Return how full the queue is, in words."""
-    queue = seen["queue"]
-    due = seen["next_due"]
-    ahead = "" if due is None else f", {_next(due, seen['at'])}"
-    paused = seen["paused_since"]
-    since = "" if paused is None else f"for {_until(seen['at'], paused)}: rota resume-all"
+def queue_pairs(status: Record) -> list[tuple[str, str]]:
+    """Return the counts of the queue with their names."""
+    queue = status["queue"]
+    due = status["next_due"]
+    next_due = "" if due is None else f", {_next_text(due, status['at'])}"
+    paused = status["paused_since"]
+    since = "" if paused is None else f"for {_until(status['at'], paused)}: rota resume-all"
     return [
         ("paused", since),
         ("ready", _with_age(queue, "ready")),
         ("delayed", str(queue["delayed"])),
-        ("held", f"{queue['held']} in their lanes" if queue["held"] else ""),
+        ("held", f"{queue['held']} by their lanes" if queue["held"] else ""),
         ("running", _with_age(queue, "running")),
         ("waiting", _with_age(queue, "waiting")),
-        ("schedules", f"{seen['schedules']['active']}{ahead}"),
+        ("schedules", f"{status['schedules']['active']}{next_due}"),
     ]
 
 
-def worker_rows(seen: Record) -> list[list[str]]:
-    """Return who works, or is gone and has not let go of its work."""
+def worker_rows(status: Record) -> list[list[str]]:
+    """Return the visible workers as rows."""
     return [
         [
             worker["id"],
-            "alive" if worker["alive"] else "gone",
-            f"{worker['running']} of {worker['slots']}",
-            f"{duration_text(instant(seen['at']) - instant(worker['seen_at']))} ago",
+            _worker_state(worker),
+            _busy_text(worker),
+            f"{duration_text(instant(status['at']) - instant(worker['seen_at']))} ago",
             ",".join(worker["roles"]),
         ]
-        for worker in in_sight(seen["workers"])
+        for worker in visible_workers(status["workers"])
     ]
 
 
-def in_sight(workers: list[Record]) -> list[Record]:
-    """Return the workers that are alive, and those that are gone with work in their hands."""
+def visible_workers(workers: list[Record]) -> list[Record]:
+    """Return the workers that are alive, and lost ones that still have runs."""
     return [worker for worker in workers if worker["alive"] or worker["running"]]
 
 
-def gone_words(workers: list[Record]) -> str:
-    """Return how many workers are gone and not shown; empty if none is."""
-    gone = len(workers) - len(in_sight(workers))
+def gone_text(workers: list[Record]) -> str:
+    """Return how many workers are not shown; empty if all are."""
+    gone = len(workers) - len(visible_workers(workers))
     return f"{count_text(gone, 'worker')} {'is' if gone == 1 else 'are'} gone." if gone else ""
 
 
-def slot_rows(seen: Record) -> list[list[str]]:
-    """Return what is in the slots, the longest first."""
+def slot_rows(status: Record) -> list[list[str]]:
+    """Return the worker slots in use as rows, longest first."""
     return [
         [
             str(slot["run"]),
             slot["task"],
             slot["space"],
-            duration_text(max(instant(seen["at"]) - instant(slot["since"]), timedelta())),
+            duration_text(max(instant(status["at"]) - instant(slot["since"]), timedelta())),
             slot["worker"] or "",
         ]
-        for slot in seen["slots"]["running"][:MOST_SHOWN]
+        for slot in status["slots"]["running"][:MAX_SLOTS]
     ]
+
+
+def _worker_state(worker: Record) -> str:
+    return "alive" if worker["alive"] else "gone"
+
+
+def _busy_text(one: Record) -> str:
+    return f"{one['running']} of {one['slots']}"
 
 
 def _with_age(queue: Record, name: str) -> str:
@@ -133,7 +142,7 @@ def _with_age(queue: Record, name: str) -> str:
     return f"{count}, oldest {duration_text(timedelta(seconds=age))}"
 
 
-def _next(due: str, at: str) -> str:
+def _next_text(due: str, at: str) -> str:
     late = instant(at) - instant(due)
     return f"next in {_until(due, at)}" if late < LATE else f"next due {duration_text(late)} ago"
 
@@ -143,22 +152,24 @@ def _until(due: str, at: str) -> str:
 
 
 REFRESH_SECONDS = 1.0
-MOST_RUNS = 200
+MAX_RUNS = 200
 
 
 def watch(
     context: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
-    runs: Annotated[str, typer.Option("--runs", metavar="N", help="So many runs.")] = "15",
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit")] = False,
+    runs: Annotated[
+        str, typer.Option("--runs", metavar="N", help="Number of newest runs to show")
+    ] = "15",
 ) -> None:
-    """Watch the queue, the workers and the newest runs until Ctrl-C.
+    """Show the queue, the workers and the newest runs, refreshed until Ctrl-C.
 
     Example: rota watch
     """
-    desk = CliContext(context)
-    most = whole_number("runs", runs, 1, MOST_RUNS)
-    if once or desk.out.as_json or not sys.stdout.isatty():
-        _show_once(desk, most)
+    cli = CliContext(context)
+    limit = whole_number("runs", runs, 1, MAX_RUNS)
+    if once or cli.out.as_json or not sys.stdout.isatty():
+        _show_once(cli, limit)
         return
     from rich.console import Console  # noqa: PLC0415 - slow to load
     from rich.live import Live  # noqa: PLC0415
@@ -168,44 +179,48 @@ def watch(
             console=Console(file=painted(sys.stdout)), screen=True, auto_refresh=False
         ) as live:
             while True:
-                live.update(_screen(desk, most), refresh=True)
+                live.update(_screen(cli, limit), refresh=True)
                 time.sleep(REFRESH_SECONDS)
     except KeyboardInterrupt:
         return
 
 
-def _show_once(desk: CliContext, most: int) -> None:
-    status = desk.call("GET", "/v1/status")
-    found = desk.call("GET", "/v1/runs", {"limit": most})
-    desk.out.record({"status": status, "runs": found["runs"]})
-    if desk.out.as_json:
+def _show_once(cli: CliContext, limit: int) -> None:
+    status = cli.call("GET", "/v1/status")
+    found = cli.call("GET", "/v1/runs", {"limit": limit})
+    cli.out.record({"status": status, "runs": found["runs"]})
+    if cli.out.as_json:
         return
-    zone = desk.zone()
-    tell_status(desk.out, status)
-    desk.out.line()
-    desk.out.table(run_columns(zone), [run_row(run, zone) for run in found["runs"]], "No runs.")
+    zone = cli.zone()
+    show_status(cli.out, status)
+    cli.out.line()
+    cli.out.table(
+        run_columns(zone), [run_row(run, zone) for run in found["runs"]], "No runs found."
+    )
 
 
-def _screen(desk: CliContext, most: int) -> RenderableType:
+def _screen(cli: CliContext, limit: int) -> RenderableType:
     from rich.console import Group  # noqa: PLC0415 - slow to load
     from rich.text import Text  # noqa: PLC0415
 
     try:
-        zone = desk.zone()
-        status = desk.call("GET", "/v1/status")
-        found = desk.call("GET", "/v1/runs", {"limit": most})["runs"]
-    except Unavailable as fault:
-        desk.ask_anew()
-        return Text(visible(f"{fault}; trying again"), style="yellow")
+        zone = cli.zone()
+        status = cli.call("GET", "/v1/status")
+        found = cli.call("GET", "/v1/runs", {"limit": limit})["runs"]
+    except Unavailable as error:
+        cli.reconnect()
+        return Text(visible(f"{error}; retrying"), style="yellow")
     queue = "   ".join(f"{name} {value}" for name, value in queue_pairs(status) if value)
-    told = [visible(f"! {w['code']}: {w['message']}") for w in status["warnings"]]
-    warnings = [Text(words, style="yellow") for words in told]
-    workers: Any = Text(visible(idle_words(status) or NOBODY), style="yellow")
+    lines = [visible(f"! {w['code']}: {w['message']}") for w in status["warnings"]]
+    warnings = [Text(line, style="yellow") for line in lines]
+    workers: Any = Text(visible(idle_text(status) or NO_WORKERS), style="yellow")
     rows = worker_rows(status)
     if rows:
-        workers = rich_table(("worker", "state", "busy", "seen", "roles"), rows)
+        workers = rich_table(WORKER_COLUMNS, rows)
     return Group(
-        Text(f"Rota  {wall_time_with_zone(status['at'], zone)}   Ctrl-C ends", style="bold"),
+        Text(
+            f"Rota  {wall_time_with_zone(status['at'], zone)}   press Ctrl-C to exit", style="bold"
+        ),
         Text(queue),
         *warnings,
         Text(),
@@ -215,143 +230,120 @@ def _screen(desk: CliContext, most: int) -> RenderableType:
     )
 
 
-workers = typer.Typer(
-    help="Workers: processes that run what is queued.\n\nExample: rota worker list",
+worker_app = typer.Typer(
+    help="Show workers: processes that execute runs.\n\nExample: rota worker list",
     rich_markup_mode=None,
 )
-machines = typer.Typer(
-    help="Machines: hosts on which workers are, and how busy.\n\nExample: rota machine list",
+machine_app = typer.Typer(
+    help="Show the hosts of workers and their load.\n\nExample: rota machine list",
     rich_markup_mode=None,
 )
 
 
-@workers.command("list")
+@worker_app.command("list")
 def list_workers(context: typer.Context) -> None:
-    """List the workers that are alive, and what each can run; the record has all of them.
+    """List live workers and what each can run; the JSON output has all workers.
 
     Example: rota worker list
     """
-    desk = CliContext(context)
-    found = desk.call("GET", "/v1/workers")
-    desk.out.record(found)
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/workers")
+    cli.out.record(found)
     rows = [
         [
             worker["id"],
             f"{worker['host']}, process {worker['pid']}",
-            "alive" if worker["alive"] else "gone",
-            f"{worker['running']} of {worker['slots']}",
+            _worker_state(worker),
+            _busy_text(worker),
             _ago(worker["seen_at"]),
             ", ".join(worker["routes"]),
         ]
-        for worker in in_sight(found["workers"])
+        for worker in visible_workers(found["workers"])
     ]
-    desk.out.table(["worker", "where", "state", "busy", "seen", "runs"], rows, NOBODY)
-    if gone := gone_words(found["workers"]):
-        desk.out.line(gone)
+    columns = ["worker", "host", "state", "slots", "seen", "routes"]
+    cli.out.table(columns, rows, NO_WORKERS)
+    if gone := gone_text(found["workers"]):
+        cli.out.line(gone)
 
 
-@machines.command("list")
+@machine_app.command("list")
 def list_machines(context: typer.Context) -> None:
-    """List the hosts on which workers are, and how busy each is as a whole.
+    """List the hosts of workers with their load.
 
     Example: rota machine list
     """
-    desk = CliContext(context)
-    found = desk.call("GET", "/v1/machines")
-    desk.out.record(found)
-    rows = [
-        [
-            machine["host"],
-            f"{machine['alive']} of {machine['workers']} alive",
-            f"{machine['running']} of {machine['slots']}",
-            *_load(machine),
-            _ago(machine["seen_at"]),
-        ]
-        for machine in found["machines"]
-    ]
-    desk.out.table(["machine", "workers", "busy", "cpu", "memory", "seen"], rows, NOBODY)
+    cli = CliContext(context)
+    columns = (
+        Column("machine", "host"),
+        Column("workers", lambda one: f"{one['alive']} of {one['workers']} alive"),
+        Column("slots", _busy_text),
+        Column("cpu", _cpu_text),
+        Column("memory", _memory_text),
+        Column("seen", lambda one: _ago(one["seen_at"])),
+    )
+    cli.show_list(cli.call("GET", "/v1/machines"), "machines", columns, NO_WORKERS)
 
 
-@machines.command("samples")
+@machine_app.command("samples")
 def list_samples(
     context: typer.Context,
     since: Annotated[
-        str, typer.Option("--since", metavar="SPAN", help="How far back: 30m, 6h, 7d.")
+        str, typer.Option("--since", metavar="LENGTH", help="How far back, such as 30m, 6h or 7d")
     ] = "1h",
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="Only of this machine.")
+        str | None, typer.Option("--host", metavar="NAME", help="List only those of a machine")
     ] = None,
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "60",
+    limit: Limit = "60",
 ) -> None:
-    """Show how machines were doing: one line for each heartbeat of a daemon, newest first.
+    """List samples of the load of machines, newest first.
 
     Example: rota machine samples --since 6h
     """
-    desk = CliContext(context)
-    wanted = {
-        "since": iso(now() - parse_duration(since, field="since")),
-        "host": host,
-        "limit": whole_number("limit", limit, 1, MAX_LISTED),
-    }
-    found = desk.call("GET", "/v1/machines/samples", wanted)
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone(None)
-    rows = [
-        [
-            wall_time(sample["at"], zone),
-            sample["host"],
-            str(sample["running"]),
-            str(sample["agents"]),
-            str(sample["spaces"]),
-            *_load(sample),
-        ]
-        for sample in found["samples"]
-    ]
-    heads = [f"at ({zone})", "machine", "running", "agents", "spaces", "cpu", "memory"]
-    desk.out.table(heads, rows, "No daemon has told of its machine since then.")
+    cli = CliContext(context)
+    begin = iso(now() - parse_duration(since, field="since"))
+    found = cli.call("GET", "/v1/machines/samples", {**page(limit), "since": begin, "host": host})
+    columns = (
+        Column("at", "at", is_time=True),
+        Column("machine", "host"),
+        Column("running", "running"),
+        Column("agents", "agents"),
+        Column("spaces", "spaces"),
+        Column("cpu", _cpu_text),
+        Column("memory", _memory_text),
+    )
+    cli.show_list(found, "readings", columns, "No samples found in this period.", more=None)
 
 
-@machines.command("attempts")
+@machine_app.command("attempts")
 def list_heartbeats(
-    context: typer.Context,
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "100",
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
-    ] = None,
+    context: typer.Context, limit: Limit = "100", space: SpaceFilter = None
 ) -> None:
-    """Show what was last heard of everything that runs, longest unheard first.
+    """List running attempts with their last heartbeats, oldest heartbeat first.
 
     Example: rota machine attempts
     """
-    desk = CliContext(context)
-    wanted = {"limit": whole_number("limit", limit, 1, MAX_LISTED), "space": space}
-    found = desk.call("GET", "/v1/heartbeats", wanted)
-    desk.out.record(found)
-    rows = [
-        [
-            str(one["run"]),
-            one["task"],
-            one["executor"] or "function",
-            one["missed_reason"] or one["state"],
-            _ago(one["seen_at"]),
-            _mebibytes(one["memory_bytes"]),
-            first_line(one["last_line"]),
-        ]
-        for one in found["heartbeats"]
-    ]
-    heads = ["run", "task", "where", "state", "heard", "memory", "last line"]
-    desk.out.table(heads, rows, "Nothing runs of which a heartbeat has told yet.")
+    cli = CliContext(context)
+    found = cli.call("GET", "/v1/heartbeats", {**page(limit), "space": space})
+    columns = (
+        Column("run", "run"),
+        Column("task", "task"),
+        Column("executor", lambda one: one["executor"] or "inprocess"),
+        Column("state", lambda one: one["silence"] or one["state"]),
+        Column("heartbeat", lambda one: _ago(one["heard_at"])),
+        Column("memory", lambda one: _mebibytes(one["memory_bytes"])),
+        Column("last line", lambda one: first_line(one["last_line"])),
+    )
+    cli.show_list(found, "heartbeats", columns, "No running attempts with a heartbeat found.")
 
 
-def _load(told: dict[str, Any]) -> list[str]:
-    cpu, total = told["cpu_percent"], told["memory_total"]
-    memory = _mebibytes(told["memory_bytes"])
-    return [
-        NOTHING if cpu is None else f"{cpu:.0f} %",
-        memory if total is None else f"{memory} of {_mebibytes(total)}",
-    ]
+def _cpu_text(load: Record) -> str:
+    cpu = load["cpu_percent"]
+    return NOTHING if cpu is None else f"{cpu:.0f} %"
+
+
+def _memory_text(load: Record) -> str:
+    used, total = _mebibytes(load["memory_bytes"]), load["memory_total"]
+    return used if total is None else f"{used} of {_mebibytes(total)}"
 
 
 def _mebibytes(count: int | None) -> str:
@@ -362,28 +354,25 @@ def _ago(at: str) -> str:
     return f"{duration_text(max(now() - instant(at), timedelta()))} ago"
 
 
-NOBODY = "No worker is running: start `rota up`."
-
-
-def idle_words(seen: Record) -> str:
-    """Return why nobody takes work, by a status; empty if somebody does."""
-    idle = str(seen.get("idle") or "")
+def idle_text(status: Record) -> str:
+    """Return why no worker claims runs; empty if one does."""
+    idle = str(status.get("idle") or "")
     return idle and f"{idle[0].upper()}{idle[1:]}."
 
 
-def tell_if_idle(desk: CliContext) -> bool:
-    """Say that nobody takes what was just asked for, and what to do; return whether that is so."""
-    words = "" if desk.out.as_json else look_if_idle(desk)
-    if words:
-        desk.out.talk(words)
-    return bool(words)
+def warn_if_idle(cli: CliContext) -> bool:
+    """Write why no worker claims runs, and what to do about it; return whether that is so."""
+    text = "" if cli.out.as_json else find_idle_reason(cli)
+    if text:
+        cli.out.talk(text)
+    return bool(text)
 
 
-def look_if_idle(desk: CliContext) -> str:
-    """Return why nobody takes what was asked for; empty if somebody does."""
+def find_idle_reason(cli: CliContext) -> str:
+    """Return why no worker claims runs; empty if one does, or if the caller may not know."""
     try:
-        return idle_words(desk.call("GET", "/v1/status"))
-    except RotaError:  # the key may lack the scope, and a daemon may be restarting
+        return idle_text(cli.call("GET", "/v1/status"))
+    except RotaError:  # not every caller may read the status, and a daemon may be restarting
         return ""
 
 
@@ -391,5 +380,5 @@ def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.command("status")(status)
     app.command("watch")(watch)
-    app.add_typer(workers, name="worker")
-    app.add_typer(machines, name="machine")
+    app.add_typer(worker_app, name="worker")
+    app.add_typer(machine_app, name="machine")

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli.arguments import maybe_number, text_or_input, whole_number
-from rota.cli.context import NO_MORE, CliContext, Record
+from rota.cli.arguments import number_between, text_or_input, whole_number
+from rota.cli.context import REMOVE, CliContext, Record
 from rota.commands.task_fields import NONE, TASK_FIELDS, FieldKind, TaskCommand, TaskField
 from rota.errors import Invalid
 from rota.rules.checks import MAX_MIN_LENGTH
@@ -87,7 +87,7 @@ def _off_parameter(field: TaskField) -> str:
 
 
 def task_body(typed: Mapping[str, Any]) -> Record:
-    """Return the fields of a request that the typed options give, with NO_MORE for removed ones."""
+    """Return the fields of a request that the typed options give, with REMOVE for removed ones."""
     body: Record = {}
     given = {field.path: field for field in TASK_FIELDS if _is_given(typed, field)}
     for field in given.values():
@@ -103,7 +103,7 @@ def task_body(typed: Mapping[str, Any]) -> Record:
             if field.path in given:
                 advice = f"give either {field.flag} or {field.off}"
                 raise Invalid(field.off.removeprefix("--"), typed[field.parameter], advice)
-            body[field.root] = NO_MORE
+            body[field.root] = REMOVE
     _check_schedule(typed, given)
     if "command" in given:
         line, body["shell"] = typed[given["command"].parameter], "shell" in given
@@ -128,7 +128,7 @@ def _remove(body: Record, field: TaskField) -> None:
     if field.root == "policy":
         _put(body, field.path, None)
     else:
-        body[field.root] = NO_MORE
+        body[field.root] = REMOVE
 
 
 def _put(body: Record, path: str, value: object) -> None:
@@ -169,7 +169,7 @@ def _read(field: TaskField, value: Any) -> object:  # noqa: ANN401 - what was ty
         case FieldKind.INTEGER:
             return whole_number(name, value, int(least), int(most))
         case FieldKind.NUMBER:
-            return maybe_number(name, value, least, most)
+            return number_between(name, value, least, most)
         case FieldKind.CHECKS:
             return [check_of(line) for line in value]
         case FieldKind.RANGE:

@@ -9,102 +9,95 @@ import typer
 
 from rota.cli.arguments import (
     DryRun,
+    Limit,
     SpaceName,
     TaskName,
     Yes,
     json_value,
+    page,
     resolve_task_name,
-    whole_number,
 )
 from rota.cli.context import CliContext, Record
-from rota.cli.display import compact, wall_time
+from rota.cli.display import Column, compact, wall_time
 from rota.errors import Invalid
 from rota.flow.observe.time_text import count_text, first_line
 
-MAX_LISTED = 1_000
 SHORT = 60
-
-Key = Annotated[str, typer.Argument(metavar="KEY", help="Under which name.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of the value")]
+COLUMNS = (
+    Column("key", "key"),
+    Column("changed", "updated_at", is_time=True),
+    Column("by", "updated_by"),
+    Column("value", lambda entry: first_line(compact(entry["value"]), SHORT)),
+)
 
 state_app = typer.Typer(
-    help="State: values that a task keeps from run to run.\n\n"
+    help="Manage the values that a task keeps between runs.\n\n"
     "Example: rota state set report last-day '\"2026-11-15\"'",
     rich_markup_mode=None,
 )
 
 
 @state_app.command("list")
-def list_all(
+def list_state(
     context: typer.Context,
     task: TaskName,
-    after: Annotated[str, typer.Option("--after", metavar="KEY", help="Go on after this.")] = "",
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "100",
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="KEY", help="List only keys after this one")
+    ] = None,
+    limit: Limit = "100",
     space: SpaceName = None,
 ) -> None:
-    """List what a task keeps, by key.
+    """List the values of a task, by key.
 
     Example: rota state list report
     """
-    desk = CliContext(context)
-    task = resolve_task_name(desk, task, space)
-    most = whole_number("limit", limit, 1, MAX_LISTED)
-    found = _ask_state(
-        desk, "GET", task, None, {"after": after or None, "limit": most, "space": space}
+    cli = CliContext(context)
+    task = resolve_task_name(cli, task, space)
+    query = {**page(limit), "after": after, "space": space}
+    found = cli.task("GET", task, "", query, noun="state")
+    cli.show_list(
+        found, "values", COLUMNS, f"No values of {task} found.", space=space, more="--after"
     )
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    zone = desk.zone(space)
-    rows = [
-        [
-            value["key"],
-            wall_time(value["updated_at"], zone),
-            value["updated_by"],
-            first_line(compact(value["value"]), SHORT),
-        ]
-        for value in found["values"]
-    ]
-    columns = ["key", f"changed ({zone})", "by", "value"]
-    desk.out.table(columns, rows, f"{task} keeps nothing.")
-    if found["next"] is not None:
-        desk.out.talk(f"There may be more: --after {found['next']}")
 
 
 @state_app.command("get")
 def get(context: typer.Context, task: TaskName, key: Key, space: SpaceName = None) -> None:
-    """Write a value that a task keeps, as JSON.
+    """Write a value of a task as JSON.
 
     Example: rota state get report last-day
     """
-    desk = CliContext(context)
-    found = _ask_state(desk, "GET", task, key, {"space": space})
-    desk.out.record(found)
-    desk.out.line(compact(found["value"]))
+    cli = CliContext(context)
+    found = cli.task("GET", task, _part(key), {"space": space}, noun="state")
+    cli.out.record(found)
+    cli.out.line(compact(found["value"]))
 
 
 @state_app.command("set")
-def change(
+def set_value(
     context: typer.Context,
     task: TaskName,
     key: Key,
     value: Annotated[
-        str, typer.Argument(metavar="JSON", help="The value; - reads it, @FILE a file.")
+        str,
+        typer.Argument(metavar="JSON", help="Value; - reads standard input, @FILE a file"),
     ],
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Keep a value for a task, whatever stood under its key.
+    """Store a value of a task, replacing an earlier one.
 
     Example: rota state set report last-day '"2026-11-15"'
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     read = json_value("value", value)
     if read is None:
-        raise Invalid("value", value, "null is no value: rota state delete forgets one")
-    task = resolve_task_name(desk, task, space)
-    kept = _ask_state(desk, "PUT", task, key, {"value": read, "space": space}, dry_run=dry_run)
-    desk.out.record(kept)
-    desk.out.line(f"Kept {kept['key']} for {task}.")
+        raise Invalid("value", value, "null cannot be stored: use `rota state delete`")
+    task = resolve_task_name(cli, task, space)
+    body = {"value": read, "space": space}
+    stored = cli.task("PUT", task, _part(key), body, dry_run=dry_run, noun="state")
+    cli.out.record(stored)
+    cli.out.line(f"Stored {stored['key']} of {task}.")
 
 
 @state_app.command()
@@ -116,37 +109,29 @@ def delete(
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Forget a value of a task.
+    """Delete a value of a task.
 
     Example: rota state delete report last-day
     """
-    desk = CliContext(context)
-    task = resolve_task_name(desk, task, space)
-    desk.out.confirm(f"Forget {key} of {task}?", yes=yes or dry_run)
-    gone = _ask_state(desk, "DELETE", task, key, {"space": space}, dry_run=dry_run)
-    desk.out.record(gone)
-    desk.out.line(f"Forgot {key} of {task}.")
+    cli = CliContext(context)
+    task = resolve_task_name(cli, task, space)
+    cli.out.confirm(f"Delete {key} of {task}?", yes=yes or dry_run)
+    body = {"space": space}
+    cli.out.record(cli.task("DELETE", task, _part(key), body, dry_run=dry_run, noun="state"))
+    cli.out.line(f"Deleted {key} of {task}.")
 
 
-def _ask_state(
-    desk: CliContext,
-    method: str,
-    task: str,
-    key: str | None,
-    said: Record,
-    *,
-    dry_run: bool = False,
-) -> Record:
-    rest = "/state" if key is None else f"/state/{quote(key, safe='')}"
-    return desk.task(method, task, rest, said, dry_run=dry_run)
+def _part(name: str) -> str:
+    return f"/state/{quote(name, safe='')}"
 
 
 Provider = Annotated[
-    str | None, typer.Option("--provider", metavar="NAME", help="Whose item it is [default].")
+    str | None,
+    typer.Option("--provider", metavar="NAME", help="Provider of the items [default: default]"),
 ]
 
 seen_app = typer.Typer(
-    help="Seen items: what a task has come across, so that nothing is done twice.\n\n"
+    help="Manage the items that a task has seen, so that it handles each once.\n\n"
     "Example: rota seen mark inbox mail-4711",
     rich_markup_mode=None,
 )
@@ -156,49 +141,50 @@ seen_app = typer.Typer(
 def mark(
     context: typer.Context,
     task: TaskName,
-    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="What was come across.")],
+    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Items to mark as seen")],
     provider: Provider = None,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="JSON", help="What to keep with the items.")
+        str | None, typer.Option("--data", metavar="JSON", help="Data to store with the items")
     ] = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Count items as seen once more, and say which are new.
+    """Mark items as seen, and show which are new.
 
     Example: rota seen mark inbox mail-4711 mail-4712
     """
-    desk = CliContext(context)
-    more = {"provider": provider, "data": json_value("data", data)}
-    said = {name: value for name, value in more.items() if value is not None}
-    wanted = {"items": [{"item": item, **said} for item in items], "space": space}
-    found = _ask_seen(desk, "POST", task, None, wanted, dry_run=dry_run)
-    desk.out.record(found)
+    cli = CliContext(context)
+    common = {"provider": provider, "data": json_value("data", data)}
+    given = {name: value for name, value in common.items() if value is not None}
+    body = {"items": [{"item": item, **given} for item in items], "space": space}
+    found = cli.task("POST", task, "", body, dry_run=dry_run, noun="seen")
+    cli.out.record(found)
     for item in found["items"]:
-        desk.out.line(f"{item['item']}: {'new' if item['new'] else f'seen {_often(item)}'}")
+        cli.out.line(f"{item['item']}: {'new' if item['new'] else f'seen {_count(item)}'}")
 
 
 @seen_app.command()
 def show(
     context: typer.Context,
     task: TaskName,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="What was come across.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Item to show")],
     provider: Provider = None,
     space: SpaceName = None,
 ) -> None:
-    """Show an item as a task has seen it; one that is not known is not found (exit code 3).
+    """Show a seen item; exits with 3 if the task has not seen it.
 
     Example: rota seen show inbox mail-4711
     """
-    desk = CliContext(context)
-    found = _ask_seen(desk, "GET", task, item, {"provider": provider, "space": space})
-    desk.out.record(found)
-    zone = desk.zone(space)
-    desk.out.pairs(
+    cli = CliContext(context)
+    query = {"provider": provider, "space": space}
+    found = cli.task("GET", task, _part(item), query, noun="seen")
+    cli.out.record(found)
+    zone = cli.zone(space)
+    cli.out.pairs(
         [
             ("item", found["item"]),
             ("provider", found["provider"]),
-            ("seen", _often(found)),
+            ("seen", _count(found)),
             (f"first ({zone})", wall_time(found["first_seen_at"], zone)),
             (f"last ({zone})", wall_time(found["last_seen_at"], zone)),
             ("data", "" if found["data"] is None else compact(found["data"])),
@@ -206,21 +192,8 @@ def show(
     )
 
 
-def _often(item: Record) -> str:
+def _count(item: Record) -> str:
     return count_text(item["count"], "time")
-
-
-def _ask_seen(
-    desk: CliContext,
-    method: str,
-    task: str,
-    item: str | None,
-    said: Record,
-    *,
-    dry_run: bool = False,
-) -> Record:
-    rest = "/seen" if item is None else f"/seen/{quote(item, safe='')}"
-    return desk.task(method, task, rest, said, dry_run=dry_run)
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ import shlex
 from datetime import timedelta
 from typing import Any
 
-from rota.cli.budgets import forecast_words
+from rota.cli.budgets import forecast_text
 from rota.cli.context import Record
 from rota.cli.display import Display, compact, wall_time_with_zone
 from rota.commands.task_fields import FieldKind, TaskField, fields_at
@@ -16,17 +16,17 @@ from rota.model.runs import FINISHED
 from rota.model.tasks import Policy
 
 DEFAULT = "default"
-LONGEST_WHEN = 48
-MOST_NAMED = 5
+MAX_WHEN = 48
+MAX_NAMED = 5
 DEFAULT_POLICY: Any = to_json(Policy())
 HIDDEN = "-"
-"""How the table says that a value is shown elsewhere."""
+"""How the table marks a value that is shown elsewhere."""
 
 
-def tell_defined(out: Display, task: Record, what: str) -> None:
-    """Tell what became of a task: when it runs next, and where its results go."""
+def show_change(out: Display, task: Record, done: str) -> None:
+    """Write a task after a change: when it runs, where, and where its results go."""
     out.record(task)
-    out.line(f"{what} {task['name']}.")
+    out.line(f"{done} {task['name']}.")
     schedules = task["schedules"]
     for schedule in schedules:
         out.line(f"  {schedule['words']}")
@@ -36,159 +36,158 @@ def tell_defined(out: Display, task: Record, what: str) -> None:
     if task["after"] is not None:
         out.line(f"  runs after {task['after']['task']} (on {task['after']['on']})")
     elif not schedules:
-        out.line(f"  runs when asked: rota run {task['name']}")
+        out.line(f"  runs on request: rota run {task['name']}")
     if task["site"] is not None:
-        out.line(f"  runs in {site_words(task)}")
+        out.line(f"  executor: {site_text(task)}")
     for line in warnings_of(task):
         out.line(f"  ! {line}")
-    out.line(f"  {results_of(task)}")
+    out.line(f"  results: {_results_text(task)}")
     if task["warning"] is not None:
-        out.line(f"  {task['warning']}")
+        out.line(f"  ! {task['warning']}")
     if task["kind"] == "agent" or task["forecast"] is not None:
-        out.line(f"  a run uses: {forecast_words(task['forecast'])}")
+        out.line(f"  average usage: {forecast_text(task['forecast'])}")
 
 
-OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
+SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
 
 
-def deleted_words(gone: Record) -> str:
-    """Return what was deleted, and what becomes of its runs."""
-    parts = [f"Deleted {gone['name']}"]
-    if gone["cancelled"]:
-        parts.append(f"{_its_runs(gone['cancelled'])} cancelled")
-    if gone["stopping"]:
-        parts.append(f"{_its_runs(gone['stopping'])} asked to stop")
+def deleted_text(deleted: Record) -> str:
+    """Return the sentence about a deleted task and its runs."""
+    parts = [f"Deleted {deleted['name']}"]
+    if deleted["cancelled"]:
+        parts.append(f"{_runs_text(deleted['cancelled'])} cancelled")
+    if deleted["stopping"]:
+        parts.append(f"{_runs_text(deleted['stopping'])} stopping")
     return f"{'; '.join(parts)}."
 
 
-def _its_runs(numbers: list[int]) -> str:
-    """Return runs by their numbers, or how many there are."""
+def _runs_text(numbers: list[int]) -> str:
     if len(numbers) == 1:
-        return f"its run {numbers[0]} is"
-    told = ", ".join(map(str, numbers[:MOST_NAMED]))
-    more = "" if len(numbers) <= MOST_NAMED else f" and {len(numbers) - MOST_NAMED} more"
-    return f"its runs {told}{more} are"
+        return f"run {numbers[0]} is"
+    named = ", ".join(map(str, numbers[:MAX_NAMED]))
+    more = "" if len(numbers) <= MAX_NAMED else f" and {len(numbers) - MAX_NAMED} more"
+    return f"runs {named}{more} are"
 
 
-def site_words(task: Record) -> str:
-    """Return where the programs of a task run."""
-    site = task["site"]
-    words = [f"a terminal of {site['executor']}" if site["terminal"] else f"a {site['executor']}"]
+def site_text(task: Record) -> str:
+    """Return the executor of a task with its options."""
+    site, held = task["site"], task["site"].get("held", {})
+    parts = [site["executor"]]
     if site["isolated"] and site["terminal"]:
-        words.append("behind walls")
+        parts.append("isolated")
     if site["image"] is not None:
-        words.append(f"of {site['image']}")
+        parts.append(f"image {site['image']}")
     if site["network"] != "none":
-        words.append("with the network" if site["network"] == "open" else "with the egress")
+        parts.append(f"network {site['network']}")
     if site["folder"] is not None:
-        words.append(f"in {site['folder']}")
+        parts.append(f"folder {site['folder']}")
     if site["mounts"]:
-        words.append(f"with {', '.join(site['mounts'])}")
-    held = site.get("enforced_limits", {})
+        parts.append(f"mounts {' '.join(site['mounts'])}")
     if site["memory_mib"] is not None:
-        each = "with each process " if held.get("memory_mib") == "each" else ""
-        words.append(f"{each}within {site['memory_mib']} MiB")
+        each = " for each process" if held.get("memory_mib") == "each" else ""
+        parts.append(f"at most {site['memory_mib']} MiB{each}")
     if site["processes"] is not None:
-        words.append(f"with {site['processes']} processes at most")
+        parts.append(f"at most {site['processes']} processes")
     if site["cpus"] is not None:
-        words.append(f"on {site['cpus']:g} processors at most")
-    return " ".join(words) + (f", as usual in the space {task['space']}" if site["default"] else "")
+        parts.append(f"at most {site['cpus']:g} processors")
+    return ", ".join(parts) + (f" (default for space {task['space']})" if site["default"] else "")
 
 
 def warnings_of(task: Record) -> list[str]:
-    """Return what would go wrong with a task where it was asked."""
-    return [*task["missing_programs"], *unheld_words(task), *_for_a_shell(task)]
+    """Return what will not work as the task says on the daemon's machine."""
+    return [*task["missing_programs"], *limit_warnings(task), *_shell_warnings(task)]
 
 
-def _for_a_shell(task: Record) -> list[str]:
-    """Return that no shell is asked, where a word alone means something to a shell only."""
+def _shell_warnings(task: Record) -> list[str]:
+    """Return a warning about a word of the command that only a shell understands."""
     if task["shell"]:
         return []
-    found = [word for word in task["command"] or () if word in OF_SHELLS]
-    return [f"no shell is asked, so {found[0]} is a word like others: see --shell"] if found else []
+    found = [word for word in task["command"] or () if word in SHELL_WORDS]
+    advice = "is passed to the program as text; use --shell to run this in a shell"
+    return [f'"{found[0]}" {advice}'] if found else []
 
 
-def unheld_words(task: Record) -> list[str]:
-    """Return what a task was promised and nothing holds where it was asked."""
+def limit_warnings(task: Record) -> list[str]:
+    """Return warnings about resource limits that cannot be enforced on the daemon's machine."""
     held = (task["site"] or {}).get("enforced_limits", {})
-    return [UNHELD[name].format(task["name"]) for name in UNHELD if held.get(name) == "not"]
+    return [
+        text.format(task["name"]) for name, text in NOT_ENFORCED.items() if held.get(name) == "not"
+    ]
 
 
-UNHELD = {
-    "processes": "nothing here bounds the number of processes: see `rota doctor`",
-    "cpus": "nothing here bounds processors, and runs that begin here are refused: see "
-    "`rota doctor`, or take it off: rota task edit {} --cpus none",
+NOT_ENFORCED = {
+    "processes": "the number of processes cannot be limited on this machine: see `rota doctor`",
+    "cpus": "processors cannot be limited on this machine, so that runs will fail: see "
+    "`rota doctor`, or remove the limit: rota task edit {} --cpus none",
 }
 
 
-def results_of(task: Record) -> str:
-    """Return where the results of a task go."""
+def _results_text(task: Record) -> str:
     to = task["policy"].get("deliver_to")
-    kept = f"results stay with the runs: rota logs {task['name']}"
-    return kept if to is None else f"results go to {to}"
+    return f"rota logs {task['name']}" if to is None else f"delivered to {to}"
 
 
-def said(run: Record, most: int = 120) -> str:
-    """Return the first line of what a run came to, or of why an earlier try did not get there."""
+def summarise_result(run: Record, limit: int = 120) -> str:
+    """Return the first line of a run's result or error."""
     if run["error"] and run["state"] not in FINISHED:
-        return first_line(f"earlier try: {run['error']}", most)
+        return first_line(f"earlier attempt: {run['error']}", limit)
     if run["state"] != "succeeded":
-        return first_line(run["error"], most)
+        return first_line(run["error"], limit)
     result = run["result"]
     if result is None:
         return ""
-    return first_line(result if isinstance(result, str) else compact(result), most)
+    return first_line(result if isinstance(result, str) else compact(result), limit)
 
 
 def when_of(task: Record) -> str:
-    """Return when a task runs, shortly."""
+    """Return when a task runs, in a few words."""
     own = task["schedules"]
     if own:
-        return first_line("; ".join(schedule["words"] for schedule in own), LONGEST_WHEN)
-    return f"after {task['after']['task']}" if task["after"] is not None else "when asked"
+        return first_line("; ".join(schedule["words"] for schedule in own), MAX_WHEN)
+    return f"after {task['after']['task']}" if task["after"] is not None else "on request"
 
 
 def next_of(task: Record) -> str | None:
-    """Return when a task runs next; one that is disabled does not."""
+    """Return the next time of a task, if it is not disabled."""
     if task["state"] == "disabled":
         return None
     return min((s["next_at"] for s in task["schedules"] if s["next_at"]), default=None)
 
 
 def what_of(task: Record) -> str:
-    """Return what a task does, shortly."""
+    """Return what a task does, in a few words."""
     return str(task["title"] or first_line(work_of(task), 60))
 
 
 def work_of(task: Record) -> str:
-    """Return what a task does: its instructions, its program or its callable."""
+    """Return what a task does: its instructions, its program or its function."""
     return str(task["instructions"] or task["call"] or program_of(task) or task["route"])
 
 
 def program_of(task: Record) -> str:
-    """Return the program of a task as it would be typed; a line for a shell says so."""
+    """Return the command of a task as it would be typed."""
     words = task["command"] or []
     return f"sh -c {shlex.quote(words[0])}" if task["shell"] else shlex.join(words)
 
 
-def agent_words(task: Record) -> str:
-    """Return a task's agent and what it was asked for."""
+def agent_text(task: Record) -> str:
+    """Return the agent of a task with its spec."""
     if task["agent"] is None:
         return ""
-    wishes = (
-        f"{name.replace('_', ' ')} {_listed(value)}" for name, value in task["agent_spec"].items()
+    spec = (
+        f"{name.replace('_', ' ')} {_plain(value)}" for name, value in task["agent_spec"].items()
     )
-    return ", ".join((task["agent"], *wishes))
+    return ", ".join((task["agent"], *spec))
 
 
-def _listed(value: object) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def schedule_lines(task: Record, schedule: Record) -> str:
-    """Return a schedule in words, with its state and its next fire."""
+def schedule_text(task: Record, schedule: Record) -> str:
+    """Return a schedule in words, with its state and its next time."""
     lines = [str(schedule["words"])]
     if len(task["schedules"]) > 1 or schedule["name"] != DEFAULT:
         lines[0] = f"{schedule['name']}: {lines[0]}"
@@ -199,14 +198,14 @@ def schedule_lines(task: Record, schedule: Record) -> str:
     return "\n".join(lines)
 
 
-def policy_words(policy: Record) -> str:
+def policy_text(policy: Record) -> str:
     """Return what differs from the default policy."""
-    words = []
+    parts = []
     for field in fields_at("policy"):
         value, default = (_value_at(record, field) for record in (policy, DEFAULT_POLICY))
         if value is not None and value != default and field.shown != HIDDEN:
-            words.append(_policy_text(field, value))
-    return ", ".join(words)
+            parts.append(_policy_text(field, value))
+    return ", ".join(parts)
 
 
 def _value_at(policy: Any, field: TaskField) -> Any:  # noqa: ANN401 - any value of JSON
@@ -216,7 +215,7 @@ def _value_at(policy: Any, field: TaskField) -> Any:  # noqa: ANN401 - any value
 
 
 def _policy_text(field: TaskField, value: Any) -> str:  # noqa: ANN401 - any value of JSON
-    """Return one value in words; a noun in braces stands for that many of it."""
+    """Return a value of the policy; `{noun}` in the table stands for a count of it."""
     if field.kind is FieldKind.LENGTH:
         value = duration_text(timedelta(seconds=value))
     begin, brace, rest = field.shown.partition("{")
@@ -227,14 +226,14 @@ def _policy_text(field: TaskField, value: Any) -> str:  # noqa: ANN401 - any val
     return field.shown or f"{name} {value}"
 
 
-def done_pairs(task: Record) -> list[tuple[str, str]]:
-    """Return what a task says of this, each with its name; what it does not say is empty."""
-    gate, bounds = task["gate"], task["next_check"]
-    within = "" if gate is None or "timeout" not in gate else f", within {gate['timeout']}"
+def condition_pairs(task: Record) -> list[tuple[str, str]]:
+    """Return the checks, the gate and the next check of a task, each with its name."""
+    gate, limits = task["gate"], task["next_check"]
+    timeout = "" if gate is None or "timeout" not in gate else f" (timeout {gate['timeout']})"
     return [
-        ("done if", "\n".join(_check(check) for check in task["checks"])),
-        ("begins if", "" if gate is None else f"{shlex.join(gate['command'])} says so{within}"),
-        ("looks again", "" if bounds is None else f"in {bounds['min']} to {bounds['max']}"),
+        ("checks", "\n".join(_check(check) for check in task["checks"])),
+        ("gate", "" if gate is None else f"{shlex.join(gate['command'])}{timeout}"),
+        ("next check", "" if limits is None else f"{limits['min']} to {limits['max']}"),
     ]
 
 

@@ -12,31 +12,38 @@ from urllib.parse import quote
 import typer
 
 from rota.cli.arguments import (
-    LARGEST,
+    Before,
+    Count,
     DryRun,
+    Limit,
+    Payload,
+    Reason,
+    SpaceFilter,
     SpaceName,
     TaskName,
+    ThreadFilter,
+    Timezone,
     Yes,
-    optional_whole_number,
+    page,
     resolve_task_name,
     text_or_input,
     whole_number,
 )
 from rota.cli.context import CliContext, Record
-from rota.cli.display import wall_time, wall_time_with_zone
-from rota.cli.runs import PAYLOAD, queue_run
-from rota.cli.status import tell_if_idle
+from rota.cli.display import Column, wall_time, wall_time_with_zone
+from rota.cli.runs import queue_run
+from rota.cli.status import warn_if_idle
 from rota.cli.task_options import LOCAL_THREAD, default_thread, task_body, with_task_options
 from rota.cli.task_text import (
-    agent_words,
-    deleted_words,
-    done_pairs,
+    agent_text,
+    condition_pairs,
+    deleted_text,
     next_of,
-    policy_words,
-    said,
-    schedule_lines,
-    site_words,
-    tell_defined,
+    policy_text,
+    schedule_text,
+    show_change,
+    site_text,
+    summarise_result,
     warnings_of,
     what_of,
     when_of,
@@ -71,17 +78,17 @@ def create(
 
     Example: rota task create report --call reports:daily --cron '0 7 * * mon-fri'
     """
-    desk = CliContext(context, makes=True)
+    cli = CliContext(context, creates_home=True)
     body = task_body(typed)
     call = body.get("call")
     if call is None and body.get("instructions") is None and body.get("command") is None:
         raise Invalid("call", "", "give one of --instructions, --command and --call")
     _check(call, unchecked=unchecked)
-    thread = default_thread(desk, body.get("thread"), space)
-    wanted = {"name": name, **body, "space": space, "thread": thread}
-    made = desk.call("POST", "/v1/tasks", wanted, dry_run=dry_run, here=call is not None)
-    tell_defined(desk.out, made, "Created")
-    tell_if_idle(desk)
+    thread = default_thread(cli, body.get("thread"), space)
+    body |= {"name": name, "space": space, "thread": thread}
+    task = cli.call("POST", "/v1/tasks", body, dry_run=dry_run, here=call is not None)
+    show_change(cli.out, task, "Created")
+    warn_if_idle(cli)
 
 
 @with_task_options(TaskCommand.EDIT)
@@ -105,13 +112,13 @@ def edit(
 
     Example: rota task edit report --cron '30 7 * * 1-5' --retry 3
     """
-    desk = CliContext(context)
+    cli = CliContext(context)
     body = task_body(typed)
     if drop_schedule is not None:
         if body:
             raise Invalid("drop-schedule", drop_schedule, "cannot be combined with other changes")
-        desk.task("DELETE", name, f"/schedules/{drop_schedule}", {"space": space}, dry_run=dry_run)
-        tell_defined(desk.out, desk.task("GET", name, said={"space": space}), "Changed")
+        cli.task("DELETE", name, f"/schedules/{drop_schedule}", {"space": space}, dry_run=dry_run)
+        show_change(cli.out, cli.task("GET", name, body={"space": space}), "Changed")
         return
     call = body.get("call")
     _check(call, unchecked=unchecked)
@@ -119,8 +126,8 @@ def edit(
         message = "give at least one change: see `rota task edit --help`"
         raise Refused(message)
     body |= {"space": space, "schedule_name": schedule if "schedule" in body else None}
-    changed = desk.task("PATCH", name, said=body, dry_run=dry_run, here=call is not None)
-    tell_defined(desk.out, changed, "Changed")
+    changed = cli.task("PATCH", name, body=body, dry_run=dry_run, here=call is not None)
+    show_change(cli.out, changed, "Changed")
 
 
 def _check(call: str | None, *, unchecked: bool) -> None:
@@ -130,130 +137,117 @@ def _check(call: str | None, *, unchecked: bool) -> None:
         check_call(call, unchecked=unchecked)
 
 
-MAX_LISTED = 1_000
-MOST_FIRES = 100
+MAX_FIRES = 100
 
 task_app = typer.Typer(
-    help="Tasks: what to do, when, and under which rules.\n\n"
+    help="Manage tasks: what to run, when, and with which policy.\n\n"
     "Example: rota task create report --call reports:daily --cron '0 7 * * mon-fri'",
     rich_markup_mode=None,
 )
 
 
 task_app.command()(create)
+NO_TASKS = 'No tasks found. To add one: rota add "weekdays 7:00" "Summarise my inbox"'
 
 
 @task_app.command("list")
 def list_tasks(
     context: typer.Context,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="STATE", help="enabled or disabled [all].")
+        str | None,
+        typer.Option("--state", metavar="STATE", help="List only enabled or disabled tasks"),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="agent, script or python.")
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="List only tasks of a kind [possible values: agent, script, python]",
+        ),
     ] = None,
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="KEY", help="Only of this conversation.")
-    ] = None,
+    thread: ThreadFilter = None,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="TEXT", help="Only those that speak of this.")
+        str | None,
+        typer.Option("--text", metavar="TEXT", help="List only tasks that contain a text"),
     ] = None,
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "100",
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="ID", help="Go on after this task.")
-    ] = None,
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
-    ] = None,
+    limit: Limit = "100",
+    before: Before = None,
+    space: SpaceFilter = None,
 ) -> None:
-    """List tasks with their schedules and the next run, newest first.
+    """List tasks with their schedules and next times, newest first.
 
     Example: rota ls --text inbox
     """
-    desk = CliContext(context)
-    wanted = {
+    cli = CliContext(context)
+    query = {
+        **page(limit, before),
         "state": state,
         "kind": kind,
         "thread": thread,
         "text": text,
-        "limit": whole_number("limit", limit, 1, MAX_LISTED),
-        "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
     }
-    found = desk.call("GET", "/v1/tasks", wanted)
-    desk.out.record(found)
-    if desk.out.as_json:
-        return
-    tasks = found["tasks"]
-    zone = desk.zone(space)
-    several = len({task["space"] for task in tasks}) > 1
-    rows = [
-        [
-            f"{task['space']}/{task['name']}" if several else task["name"],
-            task["state"],
-            when_of(task),
-            wall_time(next_of(task), zone),
-            what_of(task),
-        ]
-        for task in tasks
-    ]
-    columns = ["task", "state", "when", f"next ({zone})", "what"]
-    desk.out.table(columns, rows, 'No tasks: rota add "weekdays 7:00" "Summarise my inbox"')
-    if found["next"] is not None:
-        desk.out.talk(f"There may be more: --before {found['next']}")
+    found = cli.call("GET", "/v1/tasks", query)
+    several = len({task["space"] for task in found["tasks"]}) > 1
+    columns = (
+        Column("task", lambda task: f"{task['space']}/{task['name']}" if several else task["name"]),
+        Column("state", "state"),
+        Column("when", when_of),
+        Column("next", next_of, is_time=True),
+        Column("what", what_of),
+    )
+    cli.show_list(found, "tasks", columns, NO_TASKS, space=space)
 
 
 @task_app.command()
 def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> None:
-    """Show one task: its schedules, policy, tally and newest runs.
+    """Show a task with its schedules, policy, run counts and newest runs.
 
     Example: rota task show report
     """
-    desk = CliContext(context)
-    task = desk.task("GET", name, said={"space": space})
-    desk.out.record(task)
-    if desk.out.as_json:
+    cli = CliContext(context)
+    task = cli.task("GET", name, body={"space": space})
+    cli.out.record(task)
+    if cli.out.as_json:
         return
-    zone = desk.zone(task["space"])
-    reason = f": {task['disabled_reason']}" if task["disabled_reason"] else ""
-    paused = task["state"] == "paused"
-    desk.out.pairs(
-        [
-            ("task", f"{task['name']}{'  ' + task['title'] if task['title'] else ''}"),
-            ("id", str(task["id"])),
-            ("space", task["space"]),
-            ("thread", task["thread"] or ""),
-            ("does", work_of(task)),
-            ("agent", agent_words(task)),
-            ("runs in", "" if task["site"] is None else site_words(task)),
-            ("state", task["state"] + reason),
-            ("until", wall_time_with_zone(task["paused_until"], zone) if paused else ""),
-            *[("when", schedule_lines(task, schedule)) for schedule in task["schedules"]],
-            (
-                "after",
-                ""
-                if task["after"] is None
-                else f"{task['after']['task']}, on {task['after']['on']}",
-            ),
-            *done_pairs(task),
-            ("policy", policy_words(task["policy"])),
-            ("results to", task["policy"].get("deliver_to") or ""),
-            ("warning", "\n".join([*warnings_of(task), *filter(None, [task["warning"]])])),
-            ("now", _now(task["activity"])),
-            ("so far", ", ".join(f"{n} {state}" for state, n in sorted(task["counts"].items()))),
-        ]
-    )
+    zone = cli.zone(task["space"])
+    cli.out.pairs(_pairs(task, zone))
     if task["recent"]:
-        desk.out.line()
+        cli.out.line()
         rows = [
-            [str(r["id"]), r["state"], wall_time(r["started_at"], zone), said(r)]
+            [str(r["id"]), r["state"], wall_time(r["started_at"], zone), summarise_result(r)]
             for r in task["recent"]
         ]
-        desk.out.table(["run", "state", f"started ({zone})", "result"], rows, "")
+        cli.out.table(["run", "state", f"started ({zone})", "result"], rows, "")
 
 
-def _now(activity: Record) -> str:
-    """Return what a task is doing."""
+def _pairs(task: Record, zone: str) -> list[tuple[str, str]]:
+    reason = f": {task['disabled_reason']}" if task["disabled_reason"] else ""
+    paused = task["state"] == "paused"
+    after = task["after"]
+    warnings = [*warnings_of(task), *filter(None, [task["warning"]])]
+    return [
+        ("task", f"{task['name']}{'  ' + task['title'] if task['title'] else ''}"),
+        ("id", str(task["id"])),
+        ("space", task["space"]),
+        ("thread", task["thread"] or ""),
+        ("work", work_of(task)),
+        ("agent", agent_text(task)),
+        ("executor", "" if task["site"] is None else site_text(task)),
+        ("state", task["state"] + reason),
+        ("until", wall_time_with_zone(task["paused_until"], zone) if paused else ""),
+        *[("schedule", schedule_text(task, schedule)) for schedule in task["schedules"]],
+        ("after", "" if after is None else f"{after['task']}, on {after['on']}"),
+        *condition_pairs(task),
+        ("policy", policy_text(task["policy"])),
+        ("deliver to", task["policy"].get("deliver_to") or ""),
+        ("warning", "\n".join(warnings)),
+        ("activity", _activity_text(task["activity"])),
+        ("runs", ", ".join(f"{n} {state}" for state, n in sorted(task["counts"].items()))),
+    ]
+
+
+def _activity_text(activity: Record) -> str:
     run = activity["run"]
     if activity["state"] == "free":
         return ""
@@ -265,21 +259,17 @@ def _now(activity: Record) -> str:
 
 @task_app.command("next")
 def next_fires(
-    context: typer.Context,
-    name: TaskName,
-    count: Annotated[str, typer.Option("-n", metavar="N", help="How many.")] = "5",
-    space: SpaceName = None,
+    context: typer.Context, name: TaskName, count: Count = "5", space: SpaceName = None
 ) -> None:
-    """Tell when a task runs next.
+    """Show the next times of a task.
 
     Example: rota task next report -n 3
     """
-    desk = CliContext(context)
-    most = whole_number("n", count, 1, MOST_FIRES)
-    found = desk.task("GET", name, "/next", {"n": most, "space": space})
-    desk.out.record(found)
-    rows = [[fire["local"], fire["schedule"]] for fire in found["fires"]]
-    desk.out.table(["at", "schedule"], rows, f"{found['task']} has nothing planned.")
+    cli = CliContext(context)
+    query = {"n": whole_number("n", count, 1, MAX_FIRES), "space": space}
+    found = cli.task("GET", name, "/next", query)
+    columns = (Column("at", "local"), Column("schedule", "schedule"))
+    cli.show_list(found, "fires", columns, f"{found['task']} has no next time.")
 
 
 task_app.command()(edit)
@@ -289,56 +279,55 @@ task_app.command()(edit)
 def run(
     context: typer.Context,
     name: TaskName,
-    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON", help=PAYLOAD)] = None,
+    payload: Payload = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Queue a run now, also of a disabled task; its schedules do not move.
+    """Queue a run now, even if the task is disabled; its schedules do not change.
 
-    `rota run` can do more: it waits for the end.
+    `rota run` can also wait for the end.
 
     Example: rota task run report --payload '{"day": "2026-11-15"}'
     """
-    desk = CliContext(context)
-    name = resolve_task_name(desk, name, space)
-    done = queue_run(desk, name, {"payload": payload, "space": space}, dry_run=dry_run)
-    desk.out.record(done)
-    desk.out.line(f"Queued run {done['run']} of {name}. Follow it: rota logs {done['run']} -f")
-    tell_if_idle(desk)
+    cli = CliContext(context)
+    name = resolve_task_name(cli, name, space)
+    queued = queue_run(cli, name, {"payload": payload, "space": space}, dry_run=dry_run)
+    cli.out.record(queued)
+    number = queued["run"]
+    cli.out.line(f"Queued run {number} of {name}. To follow it: rota logs {number} -f")
+    warn_if_idle(cli)
 
 
 @task_app.command()
 def enable(
     context: typer.Context, name: TaskName, dry_run: DryRun = False, space: SpaceName = None
 ) -> None:
-    """Let a task's slots run again, from now on.
+    """Enable a task: its slots run again, from now on.
 
     Example: rota task enable report
     """
-    desk = CliContext(context)
-    tell_defined(
-        desk.out, desk.task("POST", name, "/enable", {"space": space}, dry_run=dry_run), "Enabled"
-    )
+    cli = CliContext(context)
+    task = cli.task("POST", name, "/enable", {"space": space}, dry_run=dry_run)
+    show_change(cli.out, task, "Enabled")
 
 
 @task_app.command()
 def disable(
     context: typer.Context,
     name: TaskName,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for people.")] = "",
+    reason: Reason = "",
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Stop a task's slots from running; what runs goes on, what was asked for stays.
+    """Disable a task: its slots do not run; running and requested runs continue.
 
     Example: rota task disable report --reason "the source is down"
     """
-    desk = CliContext(context)
-    wanted = {"reason": reason, "space": space}
-    task = desk.task("POST", name, "/disable", wanted, dry_run=dry_run)
-    desk.out.record(task)
-    told = task["name"]
-    desk.out.line(f"Disabled {told}. Its slots are skipped until: rota task enable {told}")
+    cli = CliContext(context)
+    body = {"reason": reason, "space": space}
+    task = cli.task("POST", name, "/disable", body, dry_run=dry_run)
+    cli.out.record(task)
+    cli.out.line(f"Disabled {task['name']}. To enable it again: rota task enable {task['name']}")
 
 
 @task_app.command()
@@ -347,29 +336,29 @@ def pause(
     name: TaskName,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="'2h', 'tomorrow 9:00' or ISO 8601."),
+        typer.Option(
+            "--until", metavar="TIME", help="End of the pause: '2h', 'tomorrow 9:00' or ISO 8601"
+        ),
     ] = None,
-    timezone: Annotated[
-        str | None, typer.Option("--timezone", metavar="ZONE", help="Zone of --until.")
-    ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for people.")] = "",
+    timezone: Timezone = None,
+    reason: Reason = "",
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Disable a task until a time; without one it is `rota task disable`.
+    """Disable a task until a time.
 
     Example: rota task pause report --until "tomorrow 9:00"
     """
     if until is None:
-        advice = f"say until when: --until 2h; for good it is `rota task disable {name}`"
+        advice = f"give a time, such as --until 2h, or use `rota task disable {name}`"
         raise Invalid("until", "", advice)
-    desk = CliContext(context)
-    wanted = {"reason": reason, "until": until, "timezone": timezone, "space": space}
-    task = desk.task("POST", name, "/disable", wanted, dry_run=dry_run)
-    desk.out.record(task)
-    if not desk.out.as_json:
-        end = wall_time_with_zone(task["paused_until"], timezone or desk.zone(task["space"]))
-        desk.out.line(f"Paused {task['name']} until {end}.")
+    cli = CliContext(context)
+    body = {"reason": reason, "until": until, "timezone": timezone, "space": space}
+    task = cli.task("POST", name, "/disable", body, dry_run=dry_run)
+    cli.out.record(task)
+    if not cli.out.as_json:
+        end = wall_time_with_zone(task["paused_until"], timezone or cli.zone(task["space"]))
+        cli.out.line(f"Paused {task['name']} until {end}.")
 
 
 @task_app.command()
@@ -380,36 +369,34 @@ def delete(
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Take a task out of use: queued runs are cancelled, running ones told to stop.
+    """Delete a task: queued runs are cancelled, running ones are asked to stop.
 
-    Its history stays until retention, and its name may be used again.
+    Its history is kept for the retention period, and its name can be used again.
 
     Example: rota task delete report
     """
-    desk = CliContext(context)
-    name = resolve_task_name(desk, name, space)
-    question = f"Delete the task {name}, and cancel its runs?"
-    desk.out.confirm(question, yes=yes or dry_run)
-    told = _would_go(desk, name, space) if dry_run else ""
-    if told:
-        desk.out.line(told)
-    gone = desk.task("DELETE", name, said={"space": space}, dry_run=dry_run)
-    desk.out.record(gone)
-    desk.out.line(deleted_words(gone))
+    cli = CliContext(context)
+    name = resolve_task_name(cli, name, space)
+    cli.out.confirm(f"Delete the task {name} and cancel its runs?", yes=yes or dry_run)
+    if dry_run:
+        cli.out.line(_preview_deletion(cli, name, space))
+    deleted = cli.task("DELETE", name, body={"space": space}, dry_run=dry_run)
+    cli.out.record(deleted)
+    cli.out.line(deleted_text(deleted))
 
 
-def _would_go(desk: CliContext, name: str, space: str | None) -> str:
-    """Return what deleting a task would take away, and what stays."""
-    about: Record = {"task": desk.reference(name, space), "space": space}
-    schedules = len(desk.call("GET", "/v1/schedules", about)["schedules"])
+def _preview_deletion(cli: CliContext, name: str, space: str | None) -> str:
+    """Return the effects of deleting a task."""
+    query: Record = {"task": cli.reference(name, space), "space": space}
+    schedules = len(cli.call("GET", "/v1/schedules", query)["schedules"])
     runs = {
-        state: len(desk.call("GET", "/v1/runs", {**about, "state": state})["runs"])
+        state: len(cli.call("GET", "/v1/runs", {**query, "state": state})["runs"])
         for state in ("queued", "waiting", "running")
     }
-    ended = count_text(runs["queued"] + runs["waiting"], "run")
     return (
-        f"Deleting {name} takes away {count_text(schedules, 'schedule')}, cancels {ended} "
-        f"that wait, and asks {count_text(runs['running'], 'run')} to stop. Its history stays."
+        f"Deleting {name} removes {count_text(schedules, 'schedule')}, cancels "
+        f"{count_text(runs['queued'] + runs['waiting'], 'waiting run')}, and stops "
+        f"{count_text(runs['running'], 'running run')}. Its history is kept."
     )
 
 
@@ -418,140 +405,148 @@ FIRES = 3
 
 def add(
     context: typer.Context,
-    when: Annotated[str, typer.Argument(metavar="WHEN", help="In words, or a cron line.")],
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="Instructions; - reads them.")],
+    when: Annotated[
+        str, typer.Argument(metavar="WHEN", help="Schedule in words, or a cron expression")
+    ],
+    what: Annotated[
+        str,
+        typer.Argument(metavar="WHAT", help="Instructions for an agent; - reads standard input"),
+    ],
     thread: Annotated[
         str | None,
-        typer.Option("--in", metavar="THREAD", help="Conversation, 'cli:tax' [ROTA_THREAD_KEY]."),
+        typer.Option(
+            "--in",
+            metavar="THREAD",
+            help="Thread of the task, such as cli:tax [env: ROTA_THREAD_KEY]",
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name [made of WHAT].")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name of the task [default: made of WHAT]"),
     ] = None,
-    timezone: Annotated[
-        str | None, typer.Option("--timezone", metavar="ZONE", help="Zone of WHEN [the space's].")
-    ] = None,
+    timezone: Timezone = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Give an agent something to do, at times said in words.
+    """Add a task for an agent, with a schedule in words.
 
-    Results go to the conversation, or stay with the runs if there is none but this terminal.
+    Results are delivered to the thread; those of the thread cli stay with the runs.
 
     Example: rota add "weekdays 7:00" "Summarise my inbox" --in cli:inbox
     """
-    desk = CliContext(context, makes=True)
+    cli = CliContext(context, creates_home=True)
     schedule = {"words": when} | ({} if timezone is None else {"timezone": timezone})
-    place = default_thread(desk, thread, space)
-    away = not place.startswith(f"{LOCAL_THREAD}:")
-    wanted = {
+    place = default_thread(cli, thread, space)
+    is_local = place.startswith(f"{LOCAL_THREAD}:")
+    body = {
         "name": name,
         "instructions": text_or_input(what),
         "schedule": schedule,
         "thread": place,
-        "policy": {"deliver_to": place} if away else None,
+        "policy": None if is_local else {"deliver_to": place},
         "space": space,
     }
-    if dry_run and not desk.out.as_json:
-        _preview(desk, schedule, space)
-    tell_defined(desk.out, desk.call("POST", "/v1/tasks", wanted, dry_run=dry_run), "Added")
-    tell_if_idle(desk)
+    if dry_run and not cli.out.as_json:
+        _preview(cli, schedule, space)
+    show_change(cli.out, cli.call("POST", "/v1/tasks", body, dry_run=dry_run), "Added")
+    warn_if_idle(cli)
 
 
-def _preview(desk: CliContext, schedule: dict[str, str], space: str | None) -> None:
-    wanted = {"schedule": schedule, "n": FIRES, "space": space}
-    seen = desk.call("POST", "/v1/schedules/preview", wanted)
-    desk.out.line(seen["words"])
-    for fire in seen["fires"]:
-        desk.out.line(f"  {wall_time_with_zone(fire, seen['timezone'])}")
+def _preview(cli: CliContext, schedule: dict[str, str], space: str | None) -> None:
+    body = {"schedule": schedule, "n": FIRES, "space": space}
+    found = cli.call("POST", "/v1/schedules/preview", body)
+    cli.out.line(found["words"])
+    for fire in found["fires"]:
+        cli.out.line(f"  {wall_time_with_zone(fire, found['timezone'])}")
 
 
-LONGEST_FILE = 4 * 1024 * 1024
-SHAPE = "write every task as a table [tasks.NAME]"
+MAX_FILE = 4 * 1024 * 1024
+FORMAT = "write each task as a table [tasks.NAME]"
 
 
 def apply(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Tasks in TOML, or in JSON.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File with tasks, in TOML or JSON")],
     space: SpaceName = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Let tasks be what a file says: create, change, or leave alone.
+    """Create and change tasks to match a file.
 
-    A table [tasks.NAME] holds what POST /v1/tasks takes; a schedule may be words. What a table
-    leaves out is as in a new task. Tasks that are not in the file are left alone.
+    A table [tasks.NAME] has the fields of POST /v1/tasks; the schedule can be a text in words.
+    Fields left out are as in a new task. Tasks that are not in the file do not change.
 
     Example: rota apply tasks.toml --dry-run
     """
-    desk = CliContext(context, makes=True)
-    done = put_all(desk, read_tasks(Path(file)), space, dry_run=dry_run)
-    desk.out.record({"tasks": done, "dry_run": dry_run})
+    cli = CliContext(context, creates_home=True)
+    done = put_all(cli, read_tasks(Path(file)), space, dry_run=dry_run)
+    cli.out.record({"tasks": done, "dry_run": dry_run})
     if dry_run:
-        desk.out.line(f"{count_text(len(done), 'task')} would do; nothing was changed.")
+        cli.out.line(f"Dry run: {count_text(len(done), 'task')} valid, and nothing was changed.")
 
 
-def import_first(desk: CliContext, file: Path) -> None:
-    """Apply a file if there is one and no task yet, on the database itself."""
-    if not file.exists() or desk.call("GET", "/v1/tasks", {"limit": 1}, here=True)["tasks"]:
+def import_first(cli: CliContext, file: Path) -> None:
+    """Apply a file if it exists and there are no tasks yet, on the database itself."""
+    if not file.exists() or cli.call("GET", "/v1/tasks", {"limit": 1}, here=True)["tasks"]:
         return
-    put_all(desk, read_tasks(file), None, dry_run=False)
+    put_all(cli, read_tasks(file), None, dry_run=False)
 
 
 def put_all(
-    desk: CliContext, tasks: dict[str, Record], space: str | None, *, dry_run: bool
+    cli: CliContext, tasks: dict[str, Record], space: str | None, *, dry_run: bool
 ) -> list[Record]:
-    """Put every task, and tell and return what had to be done for each."""
+    """Create or replace tasks, and write and return what was changed."""
     done: list[Record] = []
     for name in in_order(tasks):
         path = f"/v1/tasks/{quote(name, safe='')}"
-        said = {"space": space, **tasks[name]}
+        body = {"space": space, **tasks[name]}
         try:
-            put = desk.rehearsed("PUT", path, said, dry_run=dry_run, here="call" in said)
+            put = cli.try_call("PUT", path, body, dry_run=dry_run, here="call" in body)
         except RotaError:
-            desk.out.line(f"{name}: refused; nothing after it was done")
+            cli.out.line(f"{name}: refused; the tasks after it were not changed")
             raise
         done.append({"task": name, "change": put.get("change", "rehearsed")})
-        desk.out.line(f"{name}: {done[-1]['change']}")
+        cli.out.line(f"{name}: {'valid' if dry_run else done[-1]['change']}")
         for line in warnings_of(put) if put else ():
-            desk.out.line(f"  ! {line}")
+            cli.out.line(f"  ! {line}")
     return done
 
 
 def read_tasks(file: Path) -> dict[str, Record]:
-    """Return what a file says of each task, by its name."""
+    """Return the tasks of a file, by name."""
     try:
         with file.open("rb") as opened:
-            data = opened.read(LONGEST_FILE + 1)
-    except OSError as fault:
-        raise NotFound("file", str(file), str(fault.strerror)) from None
-    if len(data) > LONGEST_FILE:
-        raise Invalid("file", str(file), f"keep it within {LONGEST_FILE >> 20} MiB")
+            data = opened.read(MAX_FILE + 1)
+    except OSError as error:
+        raise NotFound("file", str(file), str(error.strerror)) from None
+    if len(data) > MAX_FILE:
+        raise Invalid("file", str(file), f"must not be larger than {MAX_FILE >> 20} MiB")
     try:
         text = data.decode()
         read = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as fault:
-        raise Invalid("file", str(file), str(fault)) from None
+    except (ValueError, RecursionError) as error:
+        raise Invalid("file", str(file), str(error)) from None
     found = read.get("tasks") if isinstance(read, dict) else None
     if not isinstance(found, dict) or set(read) != {"tasks"}:
-        raise Invalid("file", str(file), SHAPE)
+        raise Invalid("file", str(file), FORMAT)
     return {name: _body(file, name, body) for name, body in found.items()}
 
 
 def _body(file: Path, name: str, body: Any) -> Record:  # noqa: ANN401 - whatever a file holds
     if not isinstance(body, dict):
-        raise Invalid("file", f"{file}: tasks.{name}", SHAPE)
+        raise Invalid("file", f"{file}: tasks.{name}", FORMAT)
     if "/" in name:
-        raise Invalid("name", name, "give a task of a file a name without a slash")
+        raise Invalid("name", name, "names of tasks in a file cannot contain a slash")
     check_new_name(name)
-    words = body.get("schedule")
-    return {**body, "schedule": {"words": words}} if isinstance(words, str) else body
+    schedule = body.get("schedule")
+    return {**body, "schedule": {"words": schedule}} if isinstance(schedule, str) else body
 
 
 def in_order(tasks: dict[str, Record]) -> Iterator[str]:
-    """Yield the names of tasks, those that follow another one after it."""
+    """Yield the names of tasks, each after the task that it depends on."""
     left = dict(tasks)
     while left:
         ready = [name for name, body in left.items() if _upstream(body) not in left]
-        for name in ready or list(left):  # a circle is refused by name
+        for name in ready or list(left):  # a cycle is refused later, by name
             del left[name]
             yield name
 

@@ -1,6 +1,6 @@
-"""What an attempt asks for its own run: messages, questions, subtasks, deferred writes.
+"""Requests of an attempt for its own run: messages, questions, subtasks, deferred operations.
 
-Nobody else may: to any other caller, and for any other run, there is no such thing.
+Other callers, and requests for other runs, get `not_found`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import (
     PLAIN,
-    UNSEEN,
+    UNPRINTABLE,
     WHOLE,
     Id,
     Json,
     Length,
     Text,
     TextFormat,
-    length,
+    parse_length,
 )
 from rota.commands.responses import From, RequestModel, ResponseModel
 from rota.commands.runs import MAX_NAME
@@ -40,18 +40,20 @@ from rota.store import attempt_requests as store_attempt_requests
 from rota.store.attempt_requests import defer_operations, find_effect
 
 END_YOUR_TURN = (
-    "Your question is noted. End your turn now, without doing anything else: the run waits, and "
-    "goes on in this session with the answer."
+    "Your question is recorded. End your turn now, without doing anything else: the run waits and "
+    "continues in this session with the answer."
 )
 EffectName = Annotated[
     str,
     TextFormat(
-        rf"[^{UNSEEN}\x20\xa0/]{{1,200}}",
-        "write 1 to 200 characters without spaces or slashes, such as invoice-17",
+        rf"[^{UNPRINTABLE}\x20\xa0/]{{1,200}}",
+        "use 1 to 200 characters without spaces or slashes, such as invoice-17",
     ),
 ]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
-Said = Annotated[Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_MESSAGE)]
+MessageText = Annotated[
+    Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_MESSAGE)
+]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 Subject = Annotated[Text, StringConstraints(max_length=MAX_SUBJECT)]
 Format = Annotated[Text, StringConstraints(max_length=40)]
@@ -60,25 +62,25 @@ Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), WHOLE]
 
 
 class AttemptRequestModel(RequestModel):
-    """What an attempt asks for; its run is its own, and need not be named."""
+    """A request of an attempt; its own run need not be named."""
 
     run: Id | None = None
 
 
 class SendMessage(AttemptRequestModel):
-    """A message to the run's thread, where its task delivers, or to a channel:target."""
+    """A message to the run's thread, to its task's target, or to another target."""
 
-    text: Said
+    text: MessageText
     to: Target | None = None
     name: EffectName | None = Field(
         default=None,
-        description="What the effect is called: under one name it happens once in a slot, "
-        "however often the run is tried. Without one, the same words are sent once.",
+        description="Name of the effect: under one name it happens once in a slot, "
+        "however often the run is retried. Without a name, equal texts are sent once.",
     )
     files: list[FileName] = Field(
         default_factory=list,
         max_length=MAX_FILES,
-        description="Files that go with it, by their paths below $ROTA_ARTIFACTS.",
+        description="Files to attach, by their paths below $ROTA_ARTIFACTS.",
     )
 
 
@@ -89,19 +91,19 @@ class SendMail(SendMessage):
     format: Format = ""
 
     def mail(self) -> attempt_requests.MailInput:
-        """Return what it is to have as a mail."""
+        """Return the fields of the mail."""
         return attempt_requests.MailInput(self.subject, self.format)
 
 
 class RaiseAlert(AttemptRequestModel):
-    """Something people should know of, sent where the results of the task go."""
+    """An alert, sent to the target of the task's results."""
 
-    text: Said
+    text: MessageText
     name: EffectName | None = None
 
 
 class AskUser(AttemptRequestModel):
-    """What a person is to decide; with an action, whether to approve exactly that."""
+    """A question to a person; with an action, the approval of exactly that action."""
 
     question: Annotated[
         Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_QUESTION)
@@ -110,15 +112,16 @@ class AskUser(AttemptRequestModel):
     options: list[Option] = Field(default_factory=list, max_length=20)
     expires_in: Length | None = None
     default: Option | None = Field(
-        default=None, description="The answer if nobody gives one in time; else the run expires."
+        default=None, description="Answer if nobody answers in time; without it the run expires."
     )
     action: Json = Field(
-        default=None, description="Shown whole, and bound by its hash: approve or deny."
+        default=None,
+        description="Action to approve or deny, shown completely and identified by its hash.",
     )
 
 
 class SpawnSubtask(AttemptRequestModel):
-    """Work for an agent after this run, in its pool, its thread and its walls; of `main` alone."""
+    """A run of an agent after this one, in its pool, thread and site; for `main` only."""
 
     instructions: Annotated[Text, StringConstraints(min_length=1)]
     payload: Json = None
@@ -127,7 +130,7 @@ class SpawnSubtask(AttemptRequestModel):
 
 
 class DeferState(AttemptRequestModel):
-    """A value for the task to keep, or a key to forget."""
+    """A value to store in the task state, or a key to delete."""
 
     key: Name
     value: Json = None
@@ -135,25 +138,25 @@ class DeferState(AttemptRequestModel):
 
 
 class DeferSeen(AttemptRequestModel):
-    """Items to be marked, each once."""
+    """Items to mark as seen, each once."""
 
     items: list[SeenItemInput] = Field(min_length=1, max_length=task_state.MOST_ITEMS)
 
 
 class EffectSelector(AttemptRequestModel):
-    """One effect of the run's slot."""
+    """An effect of the run's slot."""
 
     name: EffectName
 
 
 class RecordEffect(EffectSelector):
-    """What came of something the program did itself."""
+    """The result of an action that the program executed itself."""
 
     result: Json = None
 
 
 class EffectResponse(ResponseModel):
-    """Something done once; `again` says that it had been done before, with this result."""
+    """An effect; `again` means that it happened before, with this result."""
 
     name: str
     result: Annotated[Json, From(read=json.loads)]
@@ -164,7 +167,7 @@ class EffectResponse(ResponseModel):
 
 
 class DeferredResponse(ResponseModel):
-    """What happens when the run has succeeded; `effect` is there if it has happened already."""
+    """A deferred operation; `effect` is set if it has happened already."""
 
     put: DeferredResult
     name: str | None
@@ -173,7 +176,7 @@ class DeferredResponse(ResponseModel):
 
 
 class QuestionAcceptedResponse(ResponseModel):
-    """That the run will wait, and what the attempt is to do now."""
+    """Confirmation of a question, and what the attempt must do next."""
 
     asked: bool = True
     expires_in_seconds: Annotated[float, From("expires_in", timedelta.total_seconds)]
@@ -181,132 +184,136 @@ class QuestionAcceptedResponse(ResponseModel):
     next: str = END_YOUR_TURN
 
 
-def _sent(done: tuple[Effect, str | None]) -> EffectResponse:
+def _sent_effect(done: tuple[Effect, str | None]) -> EffectResponse:
     return EffectResponse.from_model(done[0], warning=done[1])
 
 
-async def _speech(
-    office: RequestContext,
-    asked: AttemptRequestModel,
+async def _attempt_context(
+    context: RequestContext,
+    request: AttemptRequestModel,
     shape: Callable[[Any], BaseModel] | None = None,
 ) -> attempt_requests.AttemptRequestContext:
-    """Return what an attempt needs to speak; `shape` makes the answer of what is told."""
-    held = office.caller.attempt
-    if held is None or asked.run not in {None, held.run_id}:
-        raise NotFound("run", asked.run or "of yours", "an attempt speaks for its own run alone")
+    """Return the context of an attempt's request; `shape` makes the response from its result."""
+    identity = context.caller.attempt
+    if identity is None or request.run not in {None, identity.run_id}:
+        raise NotFound("run", request.run or "of yours", "an attempt can act only for its own run")
 
-    told: list[attempt_requests.Telling] = []
+    results: list[attempt_requests.Telling] = []
 
     async def shaped(within: RequestContext, done: object) -> BaseModel | None:
-        return None if shape is None else shape(await told[-1](within.store, done))
+        return None if shape is None else shape(await results[-1](within.store, done))
 
     if shape is not None:
-        office.keep_seen(shaped, defer_operations, store_attempt_requests.record_effect)
+        context.record_with(shaped, defer_operations, store_attempt_requests.record_effect)
     return await attempt_requests.load_attempt_context(
-        office.store, office.caller, held, office.app.plugins.channel_names, told.append
+        context.store, context.caller, identity, context.app.plugins.channel_names, results.append
     )
 
 
 @command("POST", "/v1/attempt/messages", KeyScope.RUN, status=201)
-async def send_message(office: RequestContext, asked: SendMessage) -> EffectResponse:
-    """Send a message at once, and once: a retried run is told that it was sent."""
-    speech = await _speech(office, asked, _sent)
-    said = (asked.text, asked.to, asked.name)
-    files = await _enclosed(office, speech, asked)
-    return _sent(await attempt_requests.send_message(speech, *said, files))
+async def send_message(context: RequestContext, request: SendMessage) -> EffectResponse:
+    """Send a message now, once: a retried run gets the result of the first time."""
+    attempt = await _attempt_context(context, request, _sent_effect)
+    fields = (request.text, request.to, request.name)
+    files = await _attachments(context, attempt, request)
+    return _sent_effect(await attempt_requests.send_message(attempt, *fields, files))
 
 
-async def _enclosed(
-    office: RequestContext, speech: attempt_requests.AttemptRequestContext, asked: SendMessage
+async def _attachments(
+    context: RequestContext, attempt: attempt_requests.AttemptRequestContext, request: SendMessage
 ) -> tuple[Attachment, ...]:
-    return await attach_files(office.app.artifacts, speech.task.space, speech.run.id, asked.files)
+    return await attach_files(
+        context.app.artifacts, attempt.task.space, attempt.run.id, request.files
+    )
 
 
 @command("POST", "/v1/attempt/questions", KeyScope.RUN, status=201)
-async def ask_user(office: RequestContext, asked: AskUser) -> QuestionAcceptedResponse:
-    """Ask a person: when the attempt has ended its turn, its run waits for the answer."""
-    speech = await _speech(office, asked, QuestionAcceptedResponse.from_model)
-    wait = None if asked.expires_in is None else length(asked.expires_in, "expires_in")
-    noted = await attempt_requests.ask_user(
-        speech,
-        asked.question,
-        context=asked.context,
-        options=asked.options,
+async def ask_user(context: RequestContext, request: AskUser) -> QuestionAcceptedResponse:
+    """Ask a person: after the attempt's turn the run waits for the answer."""
+    attempt = await _attempt_context(context, request, QuestionAcceptedResponse.from_model)
+    wait = None if request.expires_in is None else parse_length(request.expires_in, "expires_in")
+    question = await attempt_requests.ask_user(
+        attempt,
+        request.question,
+        context=request.context,
+        options=request.options,
         expires_in=wait,
-        default=asked.default,
-        action=asked.action,
+        default=request.default,
+        action=request.action,
     )
-    return QuestionAcceptedResponse.from_model(noted)
+    return QuestionAcceptedResponse.from_model(question)
 
 
 @command("POST", "/v1/attempt/subtasks", KeyScope.RUN, status=202)
-async def spawn_subtask(office: RequestContext, asked: SpawnSubtask) -> DeferredResponse:
-    """Queue work for an agent when this run has succeeded."""
-    speech = await _speech(office, asked, DeferredResponse.from_model)
+async def spawn_subtask(context: RequestContext, request: SpawnSubtask) -> DeferredResponse:
+    """Queue a run of an agent if this run succeeds."""
+    attempt = await _attempt_context(context, request, DeferredResponse.from_model)
     made = await attempt_requests.spawn_subtask(
-        speech,
-        office.app.plugins.agents,
-        asked.instructions,
-        name=asked.name,
-        priority=asked.priority,
-        payload=asked.payload,
+        attempt,
+        context.app.plugins.agents,
+        request.instructions,
+        name=request.name,
+        priority=request.priority,
+        payload=request.payload,
     )
     return DeferredResponse.from_model(made)
 
 
 @command("POST", "/v1/attempt/deferred/state", KeyScope.RUN, status=202)
-async def defer_state(office: RequestContext, asked: DeferState) -> DeferredResponse:
-    """Keep a value for the task, or forget one, when this run has succeeded."""
-    speech = await _speech(office, asked, DeferredResponse.from_model)
-    if asked.forget:
+async def defer_state(context: RequestContext, request: DeferState) -> DeferredResponse:
+    """Store or delete a value of the task state if this run succeeds."""
+    attempt = await _attempt_context(context, request, DeferredResponse.from_model)
+    if request.forget:
         return DeferredResponse.from_model(
-            await attempt_requests.defer_forgetting(speech, asked.key)
+            await attempt_requests.defer_forgetting(attempt, request.key)
         )
     return DeferredResponse.from_model(
-        await attempt_requests.defer_state(speech, asked.key, asked.value)
+        await attempt_requests.defer_state(attempt, request.key, request.value)
     )
 
 
 @command("POST", "/v1/attempt/deferred/seen", KeyScope.RUN, status=202)
-async def defer_seen(office: RequestContext, asked: DeferSeen) -> DeferredResponse:
-    """Count items as seen once more when this run has succeeded."""
-    speech = await _speech(office, asked, DeferredResponse.from_model)
-    items = [(one.provider, one.item, one.data) for one in asked.items]
-    return DeferredResponse.from_model(await attempt_requests.defer_seen(speech, items))
+async def defer_seen(context: RequestContext, request: DeferSeen) -> DeferredResponse:
+    """Mark items as seen if this run succeeds."""
+    attempt = await _attempt_context(context, request, DeferredResponse.from_model)
+    items = [(one.provider, one.item, one.data) for one in request.items]
+    return DeferredResponse.from_model(await attempt_requests.defer_seen(attempt, items))
 
 
 @command("POST", "/v1/attempt/deferred/messages", KeyScope.RUN, status=202)
-async def defer_message(office: RequestContext, asked: SendMail) -> DeferredResponse:
-    """Send a message, or a mail, when this run has succeeded."""
-    speech = await _speech(office, asked, DeferredResponse.from_model)
-    said = (asked.text, asked.to, asked.name, asked.mail())
-    files = await _enclosed(office, speech, asked)
-    return DeferredResponse.from_model(await attempt_requests.defer_message(speech, *said, files))
+async def defer_message(context: RequestContext, request: SendMail) -> DeferredResponse:
+    """Send a message or mail if this run succeeds."""
+    attempt = await _attempt_context(context, request, DeferredResponse.from_model)
+    fields = (request.text, request.to, request.name, request.mail())
+    files = await _attachments(context, attempt, request)
+    return DeferredResponse.from_model(
+        await attempt_requests.defer_message(attempt, *fields, files)
+    )
 
 
 @command("POST", "/v1/attempt/deferred/alerts", KeyScope.RUN, status=202)
-async def defer_alert(office: RequestContext, asked: RaiseAlert) -> DeferredResponse:
-    """Alert people when this run has succeeded."""
-    speech = await _speech(office, asked, DeferredResponse.from_model)
+async def defer_alert(context: RequestContext, request: RaiseAlert) -> DeferredResponse:
+    """Send an alert if this run succeeds."""
+    attempt = await _attempt_context(context, request, DeferredResponse.from_model)
     return DeferredResponse.from_model(
-        await attempt_requests.defer_alert(speech, asked.text, asked.name)
+        await attempt_requests.defer_alert(attempt, request.text, request.name)
     )
 
 
 @command("GET", "/v1/attempt/effects/{name}", KeyScope.READ)
-async def get_effect(office: RequestContext, asked: EffectSelector) -> EffectResponse:
-    """Return what came of an effect of this run's slot, if it has happened."""
-    speech = await _speech(office, asked)
-    found = await speech.store.read(find_effect, speech.speaker, asked.name)
+async def get_effect(context: RequestContext, request: EffectSelector) -> EffectResponse:
+    """Return the result of an effect of this run's slot."""
+    attempt = await _attempt_context(context, request)
+    found = await attempt.store.read(find_effect, attempt.speaker, request.name)
     if found is None:
-        raise NotFound("effect", asked.name, "it has not happened yet")
+        raise NotFound("effect", request.name, "it has not happened yet")
     return EffectResponse.from_model(found)
 
 
 @command("PUT", "/v1/attempt/effects/{name}", KeyScope.RUN)
-async def record_effect(office: RequestContext, asked: RecordEffect) -> EffectResponse:
-    """Keep what came of something the program did itself, unless that is kept already."""
-    speech = await _speech(office, asked, EffectResponse.from_model)
+async def record_effect(context: RequestContext, request: RecordEffect) -> EffectResponse:
+    """Record the result of an effect that the program executed itself, once."""
+    attempt = await _attempt_context(context, request, EffectResponse.from_model)
     return EffectResponse.from_model(
-        await attempt_requests.record_effect(speech, asked.name, asked.result)
+        await attempt_requests.record_effect(attempt, request.name, request.result)
     )

@@ -1,4 +1,4 @@
-"""Budgets of tasks and spaces, and what has been used today."""
+"""Budgets of tasks and spaces, and their usage today."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.commands.fields import (
     WHOLE,
     Length,
     SpaceName,
-    length,
+    parse_length,
     resolve_task,
 )
 from rota.commands.responses import From, RequestModel, ResponseModel, TaskSelector
@@ -25,27 +25,29 @@ from rota.model.keys import KeyScope
 from rota.model.tasks import Task
 from rota.store.budgets import set_budget
 
-MOST = 10**12
-DEAREST = 1_000_000.0
+MAX_AMOUNT = 10**12
+MAX_COST = 1_000_000.0
 
-Count = Annotated[int, Field(ge=1, le=MOST), WHOLE]
+Count = Annotated[int, Field(ge=1, le=MAX_AMOUNT), WHOLE]
 
 
 class BudgetInput(RequestModel):
-    """The most of everything; what is left out has no cap, and nothing at all takes it away."""
+    """Limits of a budget; without any, the budget is removed."""
 
-    tokens: Count | None = Field(default=None, description="In and out, cached ones included.")
-    cost_usd: float | None = Field(default=None, gt=0, le=DEAREST)
+    tokens: Count | None = Field(
+        default=None, description="Input and output tokens, including cached ones."
+    )
+    cost_usd: float | None = Field(default=None, gt=0, le=MAX_COST)
     turns: Count | None = None
     tool_calls: Count | None = None
     time: Length | None = None
 
     def caps(self) -> BudgetCaps:
-        """Return what may be used."""
-        span = length(self.time, "time")
+        """Return the limits."""
+        span = parse_length(self.time, "time")
         seconds = None if span is None else int(span.total_seconds())
         if seconds is not None and seconds < 1:
-            raise Invalid("time", self.time, "give a second at least")
+            raise Invalid("time", self.time, "use at least 1 s")
         cost = None if self.cost_usd is None else max(1, round(self.cost_usd * MICROS))
         return BudgetCaps(
             tokens=self.tokens, cost=cost, turns=self.turns, tools=self.tool_calls, seconds=seconds
@@ -53,23 +55,23 @@ class BudgetInput(RequestModel):
 
 
 class SetTaskBudget(TaskSelector, BudgetInput):
-    """What each run of a task may use, or all of them in a day."""
+    """A budget for each run of a task, or for all its runs of a day."""
 
     per: Literal["run", "day"] = "day"
 
 
 class SpaceSelector(RequestModel):
-    """One space."""
+    """A space."""
 
     space: SpaceName
 
 
 class SetSpaceBudget(SpaceSelector, BudgetInput):
-    """What all runs of a space may use in a day."""
+    """A budget for all runs of a space in a day."""
 
 
 class AmountsResponse(ResponseModel):
-    """How much of everything; money is in US dollars, time in seconds."""
+    """Amounts of usage; cost in US dollars, time in seconds."""
 
     tokens: int | None
     cost_usd: Annotated[float | None, From("cost", lambda micros: micros / MICROS)]
@@ -87,7 +89,7 @@ def _period_of(budget: BudgetStatus) -> str:
 
 
 class BudgetResponse(ResponseModel):
-    """A budget, and what the day has used; `reserved` is set aside beyond that for what goes on."""
+    """A budget with its usage today; `reserved` is reserved for running attempts in addition."""
 
     scope: BudgetScope
     per: Annotated[Literal["run", "day"], From("", _period_of)]
@@ -101,7 +103,7 @@ class BudgetResponse(ResponseModel):
 
 
 class ForecastResponse(ResponseModel):
-    """What a run usually uses, and used at most, in so many runs before it."""
+    """Average and maximum usage of earlier runs."""
 
     runs: int
     median: AmountsResponse
@@ -109,7 +111,7 @@ class ForecastResponse(ResponseModel):
 
 
 class BudgetListResponse(ResponseModel):
-    """What holds on a day; no forecast means that nothing is known yet."""
+    """Budgets on a day; the forecast is null until usage is known."""
 
     day: str
     budgets: list[BudgetResponse]
@@ -117,54 +119,54 @@ class BudgetListResponse(ResponseModel):
 
 
 @command("GET", "/v1/tasks/{task}/budget", KeyScope.READ)
-async def show_task_budget(office: RequestContext, asked: TaskSelector) -> BudgetListResponse:
-    """Return what the runs of a task may use, what today has used, and what one usually uses."""
-    task = await resolve_task(office, asked.task, asked.space)
-    return BudgetListResponse.from_model(await budgets.task_accounts(office.store, task))
+async def show_task_budget(context: RequestContext, request: TaskSelector) -> BudgetListResponse:
+    """Return the budgets of a task, their usage today, and the forecast."""
+    task = await resolve_task(context, request.task, request.space)
+    return BudgetListResponse.from_model(await budgets.task_accounts(context.store, task))
 
 
 @command("PUT", "/v1/tasks/{task}/budget", KeyScope.ADMIN)
-async def set_task_budget(office: RequestContext, asked: SetTaskBudget) -> BudgetListResponse:
-    """Set what each run of a task, or the task in a day, may use; runs held back begin again."""
-    task = await resolve_task(office, asked.task, asked.space)
-    scope = BudgetScope.RUN if asked.per == "run" else BudgetScope.TASK
-    store, caller, caps = office.store, office.caller, asked.caps()
+async def set_task_budget(context: RequestContext, request: SetTaskBudget) -> BudgetListResponse:
+    """Set a budget of a task, for each run or for a day; runs waiting for budget can start."""
+    task = await resolve_task(context, request.task, request.space)
+    scope = BudgetScope.RUN if request.per == "run" else BudgetScope.TASK
+    store, caller, caps = context.store, context.caller, request.caps()
 
-    async def standing(within: RequestContext, _: object) -> BudgetListResponse:
+    async def report(within: RequestContext, _: object) -> BudgetListResponse:
         return BudgetListResponse.from_model(await budgets.task_accounts(within.store, task))
 
-    office.keep_seen(standing, set_budget)
-    agents = office.app.plugins.agents
+    context.record_with(report, set_budget)
+    agents = context.app.plugins.agents
     return BudgetListResponse.from_model(
         await budgets.set_task_budget(store, caller, task, scope, caps, agents)
     )
 
 
 @command("GET", "/v1/spaces/{space}/budget", KeyScope.READ)
-async def show_space_budget(office: RequestContext, asked: SpaceSelector) -> BudgetListResponse:
-    """Return what a space may use in a day, and what today has used."""
+async def show_space_budget(context: RequestContext, request: SpaceSelector) -> BudgetListResponse:
+    """Return the budget of a space and its usage today."""
     return BudgetListResponse.from_model(
-        await budgets.space_accounts(office.store, office.caller, asked.space)
+        await budgets.space_accounts(context.store, context.caller, request.space)
     )
 
 
 @command("PUT", "/v1/spaces/{space}/budget", KeyScope.ADMIN)
-async def set_space_budget(office: RequestContext, asked: SetSpaceBudget) -> BudgetListResponse:
-    """Set what a space may use in a day; runs that were held back begin again."""
-    store, caller = office.store, office.caller
+async def set_space_budget(context: RequestContext, request: SetSpaceBudget) -> BudgetListResponse:
+    """Set the daily budget of a space; runs waiting for budget can start."""
+    store, caller = context.store, context.caller
 
-    async def standing(within: RequestContext, _: object) -> BudgetListResponse:
+    async def report(within: RequestContext, _: object) -> BudgetListResponse:
         return BudgetListResponse.from_model(
-            await budgets.space_accounts(within.store, caller, asked.space)
+            await budgets.space_accounts(within.store, caller, request.space)
         )
 
-    office.keep_seen(standing, set_budget)
+    context.record_with(report, set_budget)
     return BudgetListResponse.from_model(
-        await budgets.set_space_budget(store, caller, asked.space, asked.caps())
+        await budgets.set_space_budget(store, caller, request.space, request.caps())
     )
 
 
-async def forecast_task(office: RequestContext, task: Task) -> ForecastResponse | None:
-    """Return what a run of a task will probably use, as it goes over a wire."""
-    known = await budgets.forecast_of(office.store, task)
+async def forecast_task(context: RequestContext, task: Task) -> ForecastResponse | None:
+    """Return the expected usage of a run of a task."""
+    known = await budgets.forecast_of(context.store, task)
     return None if known is None else ForecastResponse.from_model(known)

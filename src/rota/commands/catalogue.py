@@ -1,8 +1,8 @@
-"""The catalogue of commands, and how one is carried out: scope, audit, repeats, dry runs.
+"""The catalogue of commands, and their execution: scope, audit, idempotency, dry run.
 
-A command is a function over an Office that takes one model and gives one model. Its annotations
-and its docstring are all there is to say about it; HTTP routes, the OpenAPI file, the command line
-and whatever door comes next read them from here.
+A command is a function of a request context and a request model that returns a response model.
+HTTP routes, the OpenAPI document, the agent API and the command line are derived from its
+annotations and its docstring.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ MODULE_OF_PATH = MappingProxyType(
         "workers": "status",
     }
 )
-"""Where to look first for an address whose first word is no module's name."""
+"""The module to search first for a path whose first part is not the name of a module."""
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation, as every door sees it."""
+    """One operation, as all interfaces offer it."""
 
     name: str
     group: str
@@ -76,14 +76,14 @@ class Operation:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The fields that stand in the path."""
+        """The fields in the path."""
         return tuple(_FIELD.findall(self.path))
 
 
 def command(
     method: str, path: str, scope: KeyScope, *, status: int = 200, writes: bool | None = None
 ) -> Callable[[Function], Function]:
-    """Put a function into the catalogue; whatever is no GET writes unless it says otherwise."""
+    """Register a function as a command; by default every method but GET writes."""
 
     def keep(function: Function) -> Function:
         hints = get_type_hints(function)
@@ -95,7 +95,7 @@ def command(
             scope=scope,
             status=status,
             writes=method != "GET" if writes is None else writes,
-            takes=hints["asked"],
+            takes=hints["request"],
             gives=hints["return"],
             does=function,
             about=getdoc(function) or "",
@@ -110,21 +110,21 @@ _KNOWN: dict[str, list[Operation]] = {}
 
 
 def commands_of(group: str) -> list[Operation]:
-    """Return the commands of one module, which is loaded if needed."""
+    """Return the commands of a module, importing it if needed."""
     import_module(f"{PACKAGE}.{group}")
     return _KNOWN[group]
 
 
 def every_command() -> list[Operation]:
-    """Return the whole catalogue."""
+    """Return all commands."""
     return [command for group in MODULES for command in commands_of(group)]
 
 
 def find_command(method: str, path: str) -> tuple[Operation, dict[str, str]]:
-    """Return the command at a path, and what stands in the path's fields."""
+    """Return the command for a path, with the values of the fields in the path."""
     first = path.removeprefix(ROOT).partition("/")[0]
-    wanted = MODULE_OF_PATH.get(first, first)
-    groups: Iterable[str] = sorted(MODULES, key=lambda group: group != wanted)
+    likely = MODULE_OF_PATH.get(first, first)
+    groups: Iterable[str] = sorted(MODULES, key=lambda group: group != likely)
     for group in groups:
         for known in commands_of(group):
             match = pattern_of(known.path).fullmatch(path) if known.method == method else None
@@ -135,72 +135,74 @@ def find_command(method: str, path: str) -> tuple[Operation, dict[str, str]]:
 
 @cache
 def pattern_of(path: str) -> re.Pattern[str]:
-    """Return what the addresses of a command look like."""
+    """Return the pattern of the paths of a command."""
     return re.compile(_FIELD.sub(r"(?P<\1>[^/]+)", path))
 
 
 NO_CONTENT = 204
-MOST_ERRORS = 100
-"""In a request of which the first error is told: to list them takes longer than to find them."""
+MAX_ERRORS = 100
+"""Up to this many errors the first one is reported; listing more takes too long."""
 _KEY = re.compile(r"[!-~]{1,256}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What a command was answered with; the text is JSON, or empty for a rehearsal."""
+    """The response to a command; the text is JSON, or empty for a dry run."""
 
     status: int
     text: str
     etag: str | None = None
     again: bool = False
-    """Whether this is what an earlier request with the same key was answered."""
+    """Whether this is the response to an earlier request with the same key."""
 
 
 async def execute(
     command: Operation,
-    office: RequestContext,
-    asked: BaseModel,
+    context: RequestContext,
+    request: BaseModel,
     *,
     key: str | None = None,
-    rehearsal: bool = False,
+    dry_run: bool = False,
 ) -> CommandResult:
-    """Do what was asked for; a request that comes again under its key is answered as before."""
-    check_scope(office.caller, command.scope)
+    """Execute a command; a repeated key gets the response of the first request."""
+    check_scope(context.caller, command.scope)
     if not command.writes:
-        return _answer(command, await command.does(office, asked))
-    request = _request(command, office, asked, key, rehearsal=rehearsal)
+        return _result(command, await command.does(context, request))
+    entry = _audit_entry(command, context, request, key, dry_run=dry_run)
     if key is not None:
-        earlier = await office.store.read(find_audit_entry, request.caller, key)
+        earlier = await context.store.read(find_audit_entry, entry.caller, key)
         if earlier is not None:
-            return _again(command, earlier, request)
-    audit = RequestAudit(office.store, request)
-    own = office.with_app(store=HookedStore(office.store, audit))
-    if key is not None and not rehearsal:
-        own = replace(own, keeps=_keeps(command, office, audit))
+            return _repeat(command, earlier, entry)
+    audit = RequestAudit(context.store, entry)
+    own = context.with_app(store=HookedStore(context.store, audit))
+    if key is not None and not dry_run:
+        own = replace(own, recorder=_recorder(command, context, audit))
     try:
-        given = await command.does(own, asked)
+        response = await command.does(own, request)
     except DryRunRolledBack:
         return CommandResult(status=NO_CONTENT, text="")
-    if rehearsal:
+    if dry_run:
         return CommandResult(status=NO_CONTENT, text="")
     if key is not None and audit.request_id is not None and not audit.answered:
-        await office.store.write(record_answer, audit.request_id, command.status, _kept(given))
-    return _answer(command, given)
+        await context.store.write(
+            record_answer, audit.request_id, command.status, _recorded_text(response)
+        )
+    return _result(command, response)
 
 
 def read_request(takes: type[BaseModel], values: dict[str, Any]) -> BaseModel:
-    """Return what was asked for, or refuse it in one sentence."""
+    """Return the validated request, or raise Invalid with one sentence."""
     try:
         return takes.model_validate(values)
-    except ValidationError as fault:
-        raise validation_error(fault) from None
+    except ValidationError as error:
+        raise validation_error(error) from None
 
 
-def validation_error(fault: ValidationError) -> Invalid:
-    """Return the first thing that is wrong with a request, unless it takes too long to tell."""
-    if fault.error_count() > MOST_ERRORS:
-        return Invalid("body", "", f"it has {fault.error_count()} errors: see the reference")
-    first = fault.errors(include_url=False)[0]
+def validation_error(error: ValidationError) -> Invalid:
+    """Return the first error of a request."""
+    if error.error_count() > MAX_ERRORS:
+        return Invalid("body", "", f"{error.error_count()} errors: see the reference")
+    first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     untold = first["type"] in {"missing", "json_invalid"} or isinstance(
         first["input"], (dict, list)
@@ -208,80 +210,82 @@ def validation_error(fault: ValidationError) -> Invalid:
     return Invalid(field, "" if untold else first["input"], advice_on(first))
 
 
-def digest_of(command: Operation, asked: BaseModel) -> str:
-    """Return what two requests have in common that ask for the same."""
-    body = f"{command.name}\n{asked.model_dump_json()}"
+def digest_of(command: Operation, request: BaseModel) -> str:
+    """Return a digest that equal requests share."""
+    body = f"{command.name}\n{request.model_dump_json()}"
     return hashlib.sha256(body.encode()).hexdigest()
 
 
 def is_key(text: str) -> bool:
-    """Tell whether a request may be repeated under such a key."""
+    """Whether a text is a valid idempotency key."""
     return _KEY.fullmatch(text) is not None
 
 
-def _keeps(
-    command: Operation, office: RequestContext, audit: RequestAudit
+def _recorder(
+    command: Operation, context: RequestContext, audit: RequestAudit
 ) -> Callable[[Sequence[Callable[..., Any]], Shape, bool], None]:
-    """Return what lets a command keep its answer in the transaction of its change."""
+    """Return the function with which a command records its response."""
 
     def keep(changes: Sequence[Callable[..., Any]], shape: Shape, whole: bool) -> None:
         async def replying(within: Store, result: object) -> KeptAnswer | None:
-            given = await shape(office.with_app(store=within), result)
+            response = await shape(context.with_app(store=within), result)
             status = command.status if whole else None
-            return None if given is None else KeptAnswer(status, _kept(given))
+            return None if response is None else KeptAnswer(status, _recorded_text(response))
 
         audit.keep_answer(changes, replying)
 
     return keep
 
 
-def _kept(given: BaseModel) -> str:
-    """Return what may be written down of an answer."""
-    kept: BaseModel = getattr(given, "kept", lambda: given)()
+def _recorded_text(response: BaseModel) -> str:
+    """Return the recorded form of a response, without secrets."""
+    kept: BaseModel = getattr(response, "recorded", lambda: response)()
     return kept.model_dump_json()
 
 
-def _answer(command: Operation, given: BaseModel) -> CommandResult:
-    etag = getattr(given, "etag", None)
-    return CommandResult(status=command.status, text=given.model_dump_json(), etag=etag and etag())
+def _result(command: Operation, response: BaseModel) -> CommandResult:
+    etag = getattr(response, "etag", None)
+    return CommandResult(
+        status=command.status, text=response.model_dump_json(), etag=etag and etag()
+    )
 
 
-def _request(
+def _audit_entry(
     command: Operation,
-    office: RequestContext,
-    asked: BaseModel,
+    context: RequestContext,
+    request: BaseModel,
     key: str | None,
     *,
-    rehearsal: bool,
+    dry_run: bool,
 ) -> NewAuditEntry:
     if key is not None and not is_key(key):
         raise Invalid("Idempotency-Key", key, "use 1 to 256 visible characters of ASCII")
-    digest = None if key is None else digest_of(command, asked)
-    held = office.caller.attempt
-    about = {name: getattr(asked, name) for name in command.named}
+    digest = None if key is None else digest_of(command, request)
+    held = context.caller.attempt
+    about = {name: getattr(request, name) for name in command.named}
     for name in ("space", "name", "task"):
-        if getattr(asked, name, None) is not None:
-            about[name] = getattr(asked, name)
+        if getattr(request, name, None) is not None:
+            about[name] = getattr(request, name)
     return NewAuditEntry(
-        caller=office.caller.id,
-        space=office.caller.space,
+        caller=context.caller.id,
+        space=context.caller.space,
         command=command.name,
         subject=about,
         key=key,
         digest=digest,
-        rehearsal=rehearsal,
+        rehearsal=dry_run,
         attempt=None if held is None else (held.run_id, held.epoch),
     )
 
 
-def _again(command: Operation, earlier: AuditEntry, request: NewAuditEntry) -> CommandResult:
-    if earlier.digest != request.digest:
-        message = f"the key {request.key!r} was used for another request: use another key"
+def _repeat(command: Operation, earlier: AuditEntry, entry: NewAuditEntry) -> CommandResult:
+    if earlier.digest != entry.digest:
+        message = f"the key {entry.key!r} was used for a different request: use another key"
         raise Conflict(message)
     if earlier.answer is None:
         message = (
-            f"a request with the key {request.key!r} was carried out or is under way, "
-            "and its answer is not known: look before you ask again"
+            f"a request with the key {entry.key!r} has been or is being executed, "
+            "and its response is not known: check the result before you retry"
         )
         raise InDoubt(message)
     return CommandResult(status=earlier.status or command.status, text=earlier.answer, again=True)

@@ -1,4 +1,4 @@
-"""What a command works with: the application and its caller."""
+"""The context of a command: the application and the caller."""
 
 from __future__ import annotations
 
@@ -56,68 +56,68 @@ NO_PLUGINS = PluginSet()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLimits:
-    """What an installation has settled for every door."""
+    """Settings that apply to every interface."""
 
     warnings: WarningThresholds = field(default_factory=WarningThresholds)
     calls: frozenset[str] = frozenset()
-    """Dotted paths of callables that any door may name."""
+    """Dotted paths of the functions that requests over the network may name."""
     retention: timedelta = timedelta(days=30)
 
 
 Answers = Counter[tuple[str, int]]
-"""How many requests were answered, by route and status."""
+"""Number of responses by route and status."""
 
 
 class DaemonControl(Protocol):
-    """The work of the process that a door belongs to."""
+    """Control of the daemon that serves an interface."""
 
     @property
     def state(self) -> str:
-        """Whether it works: `working`, `stopping`, `stopped`, `starting`, or `ending` for good."""
+        """`working`, `stopping`, `stopped`, `starting`, or `ending` at the end of the process."""
 
     @property
     def worker(self) -> str | None:
-        """Which worker is its own, also once that has stopped."""
+        """The id of its worker, also after the worker has stopped."""
 
     @property
     def services(self) -> Sequence[PollerStatus]:
-        """What keeps going while it works."""
+        """The pollers of the daemon."""
 
     @property
     def blocks(self) -> Blocks | None:
-        """What has blocked its loop; None while nothing watches it."""
+        """What has blocked its event loop; None if that is not measured."""
 
     def start(self) -> None:
-        """Work again, as soon as an earlier stop has ended; nothing happens if it does."""
+        """Start work, after an earlier stop has ended; does nothing if it works already."""
 
     def stop(self) -> None:
-        """Take nothing new and let what runs end; nothing happens if it has stopped."""
+        """Claim no more runs and wait for the running ones; does nothing if it has stopped."""
 
 
 class Block(Protocol):
-    """One time that code blocked the loop: for how long, and what ran, if that was seen."""
+    """One time that code blocked the event loop."""
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """The duration."""
 
     @property
     def ran(self) -> str | None:
-        """What ran."""
+        """The code that ran, if known."""
 
 
 class Blocks(Protocol):
-    """How often code has blocked the loop, and for how long altogether."""
+    """Number and total duration of blocks of the event loop."""
 
     count: int
     seconds: float
 
     def recent(self) -> Sequence[Block]:
-        """Return those of the last hour, the newest last."""
+        """Return the blocks of the last hour, newest last."""
 
 
 class PollerStatus(Protocol):
-    """One loop of a daemon."""
+    """The state of one poller."""
 
     name: str
     failures: int
@@ -125,7 +125,7 @@ class PollerStatus(Protocol):
 
     @property
     def silent_for(self) -> float:
-        """Seconds since a step last ended well."""
+        """Seconds since the last successful step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class RequestContext:
     caller: Caller
     local: bool = False
     expected_version: str | None = None
-    keeps: Callable[[Sequence[Callable[..., Any]], Shape, bool], None] | None = None
+    recorder: Callable[[Sequence[Callable[..., Any]], Shape, bool], None] | None = None
 
     @property
     def store(self) -> Store:
@@ -172,27 +172,29 @@ class RequestContext:
         """Return the request with another store, or with another part of the application."""
         return replace(self, app=replace(self.app, **changes))
 
-    def keep(self, shape: Callable[[Any], BaseModel | None], *changes: Callable[..., Any]) -> None:
-        """Keep the answer in the transaction of the change, if this request may come again.
+    def record(
+        self, shape: Callable[[Any], BaseModel | None], *changes: Callable[..., Any]
+    ) -> None:
+        """Record the response in the transaction of the change, if the request has a key.
 
-        `changes` are the operations of the store that make it; `shape` is given the result.
+        `changes` are the store operations that make the change; `shape` gets their result.
         """
 
-        async def shaped(_office: RequestContext, result: object) -> BaseModel | None:
+        async def shaped(_context: RequestContext, result: object) -> BaseModel | None:
             return shape(result)
 
-        self.keep_seen(shaped, *changes)
+        self.record_with(shaped, *changes)
 
-    def keep_seen(self, shape: Shape, *changes: Callable[..., Any], whole: bool = True) -> None:
-        """Do the same where an answer tells more than the result: `shape` may look at the store.
+    def record_with(self, shape: Shape, *changes: Callable[..., Any], whole: bool = True) -> None:
+        """Record a response that needs more than the result: `shape` may read from the store.
 
-        One that is not `whole` is what is told again only if nothing more could be kept.
+        One that is not `whole` is a fallback, used if the full response could not be recorded.
         """
-        if self.keeps is not None:
-            self.keeps(changes, shape, whole)
+        if self.recorder is not None:
+            self.recorder(changes, shape, whole)
 
     @property
-    def own(self) -> DaemonState | None:
-        """What the daemon that answers says of itself, if one does."""
+    def daemon_state(self) -> DaemonState | None:
+        """The state of the daemon that serves the request, if one does."""
         daemon = self.app.daemon
         return None if daemon is None else DaemonState(daemon.state, daemon.worker)

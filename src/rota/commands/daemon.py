@@ -1,4 +1,4 @@
-"""Pause everything; stop and start the work of a daemon."""
+"""Pausing everything; stopping and starting the work of a daemon."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PauseResponse(ResponseModel):
 
 
 class DaemonResponse(ResponseModel):
-    """Whether this daemon works: `working`, `stopping`, `stopped`, `starting` or `ending`."""
+    """The state of the daemon: `working`, `stopping`, `stopped`, `starting` or `ending`."""
 
     state: str
 
@@ -40,48 +40,48 @@ def _pause(pauses: Pauses) -> PauseResponse:
 
 
 @command("POST", "/v1/pause-all", KeyScope.ADMIN)
-async def pause_all(office: RequestContext, asked: EmptyRequest) -> PauseResponse:  # noqa: ARG001
-    """Pause everything, in every process on the database.
+async def pause_all(context: RequestContext, request: EmptyRequest) -> PauseResponse:  # noqa: ARG001
+    """Pause all work, in every process that uses the database.
 
-    Nothing new begins; what runs goes on. Slots that come due are skipped and not caught up.
+    No run starts; running ones continue. Slots that come due meanwhile are skipped.
     """
-    office.keep(_pause, store_plans.pause_all)
-    return _pause(await pause(office.store, office.caller))
+    context.record(_pause, store_plans.pause_all)
+    return _pause(await pause(context.store, context.caller))
 
 
 @command("POST", "/v1/resume-all", KeyScope.ADMIN)
-async def resume_all(office: RequestContext, asked: EmptyRequest) -> PauseResponse:  # noqa: ARG001
-    """Let work begin again, from now on."""
-    office.keep(_pause, store_plans.resume_all)
-    return _pause(await resume(office.store, office.caller))
+async def resume_all(context: RequestContext, request: EmptyRequest) -> PauseResponse:  # noqa: ARG001
+    """Resume work, from now on."""
+    context.record(_pause, store_plans.resume_all)
+    return _pause(await resume(context.store, context.caller))
 
 
 @command("POST", "/v1/stop", KeyScope.ADMIN)
-async def stop_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonResponse:  # noqa: ARG001
-    """Stop the work of this daemon: it takes nothing new and lets what runs end.
+async def stop_daemon(context: RequestContext, request: EmptyRequest) -> DaemonResponse:  # noqa: ARG001
+    """Stop the work of this daemon: it claims no more runs and waits for the running ones.
 
-    The API stays open; `/v1/status` says when everything has ended.
+    The API remains available; `/v1/status` shows the state.
     """
-    daemon = _daemon(office)
-    await office.store.write(record_request)
-    log.info("daemon.stop_requested", extra={"by": office.caller.id})
+    daemon = _daemon(context)
+    await context.store.write(record_request)
+    log.info("daemon.stop_requested", extra={"by": context.caller.id})
     daemon.stop()
     return DaemonResponse(state=daemon.state)
 
 
 @command("POST", "/v1/start", KeyScope.ADMIN)
-async def start_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonResponse:  # noqa: ARG001
-    """Let this daemon work again, as soon as an earlier stop has ended."""
-    daemon = _daemon(office)
-    await office.store.write(record_request)
-    log.info("daemon.start_requested", extra={"by": office.caller.id})
+async def start_daemon(context: RequestContext, request: EmptyRequest) -> DaemonResponse:  # noqa: ARG001
+    """Start the work of this daemon again, after an earlier stop has ended."""
+    daemon = _daemon(context)
+    await context.store.write(record_request)
+    log.info("daemon.start_requested", extra={"by": context.caller.id})
     daemon.start()
     return DaemonResponse(state=daemon.state)
 
 
-def _daemon(office: RequestContext) -> DaemonControl:
-    check_main(office.caller)
-    if office.app.daemon is None:
-        message = "nobody works behind this door: start `rota up`"
+def _daemon(context: RequestContext) -> DaemonControl:
+    check_main(context.caller)
+    if context.app.daemon is None:
+        message = "this process runs no daemon: start `rota up`"
         raise Conflict(message)
-    return office.app.daemon
+    return context.app.daemon

@@ -25,7 +25,7 @@ from rota.errors import (
 
 
 class ErrorCode(NamedTuple):
-    """What a kind of fault means to a program."""
+    """HTTP status and exit code of an error class."""
 
     status: int
     exit_code: int
@@ -41,11 +41,11 @@ UNREACHABLE = 6
 WAITING = 7
 TIMEOUT = 8
 INTERRUPTED = 130
-SERVER_FAULTS = 500
-ON_THE_WAY = {429: DENIED, 502: UNREACHABLE, 504: UNREACHABLE}
-"""What a guard or a proxy answers before anybody has heard the request."""
+SERVER_ERRORS = 500
+PROXY_STATUSES = {429: DENIED, 502: UNREACHABLE, 504: UNREACHABLE}
+"""Exit codes for statuses that a proxy answers with."""
 
-TOLD: dict[type[RotaError], ErrorCode] = {
+CODES: dict[type[RotaError], ErrorCode] = {
     Invalid: ErrorCode(400, USAGE),
     Unknown: ErrorCode(401, DENIED),
     NotPermitted: ErrorCode(403, DENIED),
@@ -63,28 +63,28 @@ TOLD: dict[type[RotaError], ErrorCode] = {
     Unavailable: ErrorCode(503, UNREACHABLE),
     RotaError: ErrorCode(500, FAILED),
 }
-"""By kind; a kind that is not named is told like the one it is a kind of."""
+"""By class; other classes are reported like their base class."""
 
 
-def error_code(fault: RotaError) -> ErrorCode:
-    """Return what a fault means to a program."""
-    return next(TOLD[kind] for kind in type(fault).__mro__ if kind in TOLD)
+def error_code(error: RotaError) -> ErrorCode:
+    """Return the codes of an error."""
+    return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
 
 
 def exit_code_of(status: int, code: str) -> int:
-    """Return the exit code for what another process has answered: by its code, or its status."""
-    for kind, known in TOLD.items():
+    """Return the exit code for an error response, by its code or its status."""
+    for kind, known in CODES.items():
         if kind.code == code and known.status == status:
             return known.exit_code
-    statuses = {known.status: known.exit_code for known in TOLD.values()} | ON_THE_WAY
-    return statuses.get(status, USAGE if status < SERVER_FAULTS else FAILED)
+    statuses = {known.status: known.exit_code for known in CODES.values()} | PROXY_STATUSES
+    return statuses.get(status, USAGE if status < SERVER_ERRORS else FAILED)
 
 
-def fault_record(fault: RotaError, hint: str | None = None) -> dict[str, Any]:
-    """Return a fault as the body of an answer."""
-    error: dict[str, Any] = {"code": fault.code, "message": str(fault)}
-    if isinstance(fault, Invalid):
-        error["field"] = fault.field
+def error_record(error: RotaError, hint: str | None = None) -> dict[str, Any]:
+    """Return an error as the body of a response."""
+    record: dict[str, Any] = {"code": error.code, "message": str(error)}
+    if isinstance(error, Invalid):
+        record["field"] = error.field
     if hint is not None:
-        error["hint"] = hint
-    return {"error": error}
+        record["hint"] = hint
+    return {"error": record}

@@ -1,4 +1,4 @@
-"""How many values a JSON body may hold, counted before any of them is built."""
+"""Limit on the number of values in a JSON body, checked before parsing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def has_too_many_values(data: bytes) -> bool:
-    """Tell whether JSON holds more: each value but the first of its level has a comma."""
+    """Whether JSON contains more values, estimated from the number of commas."""
     if data.count(b",") <= MOST_VALUES:
         return False
     if data.count(b'"') - data.count(b'\\"') > 4 * MOST_VALUES:

@@ -19,40 +19,40 @@ from rota.rules.tokens import SECRET_BYTES
 from rota.store import keys as store_keys
 from rota.store.keys import add_key
 
-USUAL = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
+DEFAULT_SCOPES = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
 
 
 class CreateKey(RequestModel):
-    """A key to be made."""
+    """A key to create."""
 
     name: Word
     space: SpaceName | None = None
     role: SpaceRole | None = None
     scopes: frozenset[KeyScope] = Field(
-        default=USUAL, min_length=1, json_schema_extra={"uniqueItems": False}
+        default=DEFAULT_SCOPES, min_length=1, json_schema_extra={"uniqueItems": False}
     )
     expires_at: Instant | None = None
 
     @field_serializer("scopes")
     def _in_order(self, scopes: frozenset[KeyScope]) -> list[KeyScope]:
-        """A set has another order in each process, and a request is known by its text."""
+        """Sort the scopes: requests are compared by their text."""
         return sorted(scopes)
 
 
 class KeySelector(RequestModel):
-    """One key."""
+    """A key."""
 
     key: Id
 
 
 class KeysQuery(RequestModel):
-    """Which keys to list."""
+    """Filter for keys."""
 
     space: SpaceName | None = None
 
 
 class KeyResponse(ResponseModel):
-    """A key; its secret is shown once, when it is made."""
+    """A key, without its secret part."""
 
     id: int
     name: str
@@ -68,41 +68,41 @@ class KeyResponse(ResponseModel):
 
 
 class CreatedKeyResponse(KeyResponse):
-    """A new key, with the token that nobody can show again; a repeated answer has none."""
+    """A new key with its token; the response to a repeated request has no token."""
 
     token: str | None
 
-    def kept(self) -> CreatedKeyResponse:
-        """Return what may be written down of it, for when the same request comes again."""
+    def recorded(self) -> CreatedKeyResponse:
+        """Return the response without the token, to be recorded."""
         return self.model_copy(update={"token": None})
 
 
 class KeyList(ResponseModel):
-    """The keys the caller may see, oldest first."""
+    """Keys, oldest first."""
 
     keys: list[KeyResponse]
 
 
 @command("GET", "/v1/keys", KeyScope.ADMIN)
-async def list_keys(office: RequestContext, asked: KeysQuery) -> KeyList:
-    """List keys, oldest first; secrets are nowhere."""
-    found = await keys.list_keys(office.store, office.caller, asked.space)
+async def list_keys(context: RequestContext, request: KeysQuery) -> KeyList:
+    """List keys, oldest first, without tokens."""
+    found = await keys.list_keys(context.store, context.caller, request.space)
     return KeyList(keys=[KeyResponse.from_model(key) for key in found])
 
 
 @command("POST", "/v1/keys", KeyScope.ADMIN, status=201)
-async def create_key(office: RequestContext, asked: CreateKey) -> CreatedKeyResponse:
-    """Make a key for a space; the token in the answer is shown this once."""
-    office.keep(lambda made: _made(made, None), add_key)
+async def create_key(context: RequestContext, request: CreateKey) -> CreatedKeyResponse:
+    """Create a key for a space; only this response contains its token."""
+    context.record(lambda made: _made(made, None), add_key)
     key, token = await keys.create_key(
-        office.store,
-        office.caller,
-        asked.name,
+        context.store,
+        context.caller,
+        request.name,
         secrets.token_bytes(SECRET_BYTES),
-        space=asked.space or office.caller.space,
-        role=asked.role,
-        scopes=asked.scopes,
-        expires_at=asked.expires_at,
+        space=request.space or context.caller.space,
+        role=request.role,
+        scopes=request.scopes,
+        expires_at=request.expires_at,
     )
     return _made(key, token)
 
@@ -112,11 +112,13 @@ def _made(key: Key, token: str | None) -> CreatedKeyResponse:
 
 
 @command("DELETE", "/v1/keys/{key}", KeyScope.ADMIN)
-async def revoke_key(office: RequestContext, asked: KeySelector) -> KeyResponse:
-    """Let a key open nothing any more, at once and everywhere."""
+async def revoke_key(context: RequestContext, request: KeySelector) -> KeyResponse:
+    """Revoke a key."""
 
     async def revoked(within: RequestContext, _: object) -> KeyResponse:
-        return KeyResponse.from_model(await keys.find_key(within.store, office.caller, asked.key))
+        return KeyResponse.from_model(
+            await keys.find_key(within.store, context.caller, request.key)
+        )
 
-    office.keep_seen(revoked, store_keys.revoke_key)
-    return KeyResponse.from_model(await keys.revoke_key(office.store, office.caller, asked.key))
+    context.record_with(revoked, store_keys.revoke_key)
+    return KeyResponse.from_model(await keys.revoke_key(context.store, context.caller, request.key))

@@ -19,29 +19,29 @@ from rota.store import notifications as store_notifications
 
 
 class NotificationTargetsQuery(RequestModel):
-    """Of which space; without one, of every space that the caller sees."""
+    """Filter for notification targets, by default of all visible spaces."""
 
     space: SpaceName | None = None
 
 
 class NotificationTargetSelector(RequestModel):
-    """One preference, by its place."""
+    """A notification target."""
 
-    to: Word = Field(description="A place, written `channel:target`.")
+    to: Word = Field(description="Target in the form `channel:target`.")
     space: SpaceName | None = None
 
 
 class SetNotificationTarget(NotificationTargetSelector):
-    """From which level up a place is told, and whether results go there by default."""
+    """The lowest level of notifications to a target, and whether results go there by default."""
 
     min_level: NotificationLevel = NotificationLevel.NORMAL
     default: bool = Field(
-        default=False, description="Results of tasks created without `deliver_to` go there."
+        default=False, description="Use as `deliver_to` of new tasks that have none."
     )
 
 
 class NotificationTargetResponse(ResponseModel):
-    """A preference."""
+    """A notification target."""
 
     space: str
     to: str
@@ -51,13 +51,13 @@ class NotificationTargetResponse(ResponseModel):
 
 
 class NotificationTargetList(ResponseModel):
-    """Where people are told."""
+    """Notification targets."""
 
     targets: list[NotificationTargetResponse]
 
 
 class NotificationTargetRemovedResponse(ResponseModel):
-    """What was taken away."""
+    """The removed notification target."""
 
     deleted: bool = True
     space: str
@@ -66,50 +66,50 @@ class NotificationTargetRemovedResponse(ResponseModel):
 
 @command("GET", "/v1/notification-targets", KeyScope.READ)
 async def list_notification_targets(
-    office: RequestContext, asked: NotificationTargetsQuery
+    context: RequestContext, request: NotificationTargetsQuery
 ) -> NotificationTargetList:
-    """List where people are told of runs that fail, expire or wait, and of disabled tasks."""
-    found = await notifications.list_targets(office.store, office.caller, asked.space)
+    """List targets for notifications about failed, expired and waiting runs and disabled tasks."""
+    found = await notifications.list_targets(context.store, context.caller, request.space)
     return NotificationTargetList(
-        targets=[NotificationTargetResponse.from_model(preference) for preference in found]
+        targets=[NotificationTargetResponse.from_model(target) for target in found]
     )
 
 
 @command("PUT", "/v1/notification-targets", KeyScope.ADMIN)
 async def set_notification_target(
-    office: RequestContext, asked: SetNotificationTarget
+    context: RequestContext, request: SetNotificationTarget
 ) -> NotificationTargetResponse:
-    """Tell people in a place from now on, in the place of what was said of it before."""
-    space = resolve_space(office, asked.space)
+    """Notify a target; replaces its earlier settings."""
+    space = resolve_space(context, request.space)
 
-    async def stands(within: RequestContext, _: object) -> NotificationTargetResponse:
-        found = await notifications.list_targets(within.store, office.caller, space)
+    async def current(within: RequestContext, _: object) -> NotificationTargetResponse:
+        found = await notifications.list_targets(within.store, context.caller, space)
         return NotificationTargetResponse.from_model(
-            next(one for one in found if one.to == asked.to)
+            next(one for one in found if one.to == request.to)
         )
 
-    office.keep_seen(stands, store_notifications.set_notification_target)
+    context.record_with(current, store_notifications.set_notification_target)
     found = await notifications.set_target(
-        office.store,
-        office.caller,
-        office.app.plugins.channel_names,
+        context.store,
+        context.caller,
+        context.app.plugins.channel_names,
         space,
-        asked.to,
-        asked.min_level,
-        usual=asked.default,
+        request.to,
+        request.min_level,
+        usual=request.default,
     )
     return NotificationTargetResponse.from_model(found)
 
 
 @command("DELETE", "/v1/notification-targets", KeyScope.ADMIN)
 async def remove_notification_target(
-    office: RequestContext, asked: NotificationTargetSelector
+    context: RequestContext, request: NotificationTargetSelector
 ) -> NotificationTargetRemovedResponse:
-    """Tell people in a place no more; what is in the outbox is still sent."""
-    space = resolve_space(office, asked.space)
-    removed = NotificationTargetRemovedResponse(space=space, to=asked.to)
-    office.keep(
+    """Stop notifying a target; deliveries in the outbox are still sent."""
+    space = resolve_space(context, request.space)
+    removed = NotificationTargetRemovedResponse(space=space, to=request.to)
+    context.record(
         lambda gone: removed if gone else None, store_notifications.drop_notification_target
     )
-    await notifications.remove_target(office.store, office.caller, space, asked.to)
+    await notifications.remove_target(context.store, context.caller, space, request.to)
     return removed

@@ -28,7 +28,7 @@ from rota.model.tasks import Pool
 
 
 class RequestModel(BaseModel):
-    """A request; unknown fields are refused, and numbers are not read from words."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -119,24 +119,24 @@ def _nested(annotation: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - a
 
 
 class EmptyRequest(RequestModel):
-    """A request that needs no words."""
+    """A request without fields."""
 
 
 class TaskSelector(RequestModel):
-    """One task, by id or by name; a name with a slash is found by its id only."""
+    """A task, by id or name; a task whose name has a slash is found by id only."""
 
     task: TaskRef
     space: SpaceName | None = None
 
 
 class RunSelector(RequestModel):
-    """One run."""
+    """A run."""
 
     run: Id
 
 
 class SpaceResponse(ResponseModel):
-    """A person's or group's own corner."""
+    """A space."""
 
     name: str
     role: SpaceRole
@@ -145,12 +145,13 @@ class SpaceResponse(ResponseModel):
 
 
 class RunResponse(ResponseModel):
-    """The work for one slot, message, trigger or call.
+    """A run: the work for one slot, message, call or request.
 
-    `check_state` says of one that ended whether its task's checks hold; `suppressed` why nobody was
-    told of a success: its gate found no work (`by_gate`), or its result said so (`by_result`).
-    `took_seconds` is how long its newest attempt worked, once that is over; `finished_at` may be
-    later, where nobody was there to hear of its end.
+    `check_state` is whether the task's checks passed. `suppressed` is why the delivery of a success was
+    suppressed: by the gate (`by_gate`) or by the result (`by_result`).
+    `took_seconds` is the duration of
+    the newest ended attempt; `finished_at` can be
+    later if no daemon ran when the attempt ended.
     """
 
     id: int
@@ -188,10 +189,10 @@ class RunResponse(ResponseModel):
 
 
 class AttemptResponse(ResponseModel):
-    """One try at a run, ended; `exit` tells how its processes ended, where it had any.
+    """An ended attempt of a run; `exit` is how its processes ended, if it had any.
 
-    Its `reason` says what ended them, `killed` that it took force, `proven` that none is left.
-    `check_results` is what its task's checks found: the check, whether it passed, and the evidence.
+    Its `reason` is why they ended, `killed` whether they were killed, `proven` whether no process
+    is left. `check_results` are the check results: the check, whether it passed, and the evidence.
     """
 
     number: Annotated[int, From("epoch")]
@@ -206,9 +207,9 @@ class AttemptResponse(ResponseModel):
 
 
 class HeartbeatResponse(ResponseModel):
-    """The newest sample of the newest attempt; `missed_reason` says why no newer one came.
+    """The newest heartbeat of the newest attempt; `missed_reason` is why there is none one came.
 
-    `memory_bytes` counts shared memory for each process.
+    `memory_bytes` counts shared memory once for each process.
     """
 
     at: datetime
@@ -226,10 +227,10 @@ class HeartbeatResponse(ResponseModel):
 
 
 class QuestionResponse(ResponseModel):
-    """What a run waits to be told, or was told.
+    """A question of a run, open or answered.
 
-    An approval shows its whole `action`; `default` is what counts when nobody answers in time;
-    `outcome` is what came of an action that Rota did itself.
+    An approval has the complete `action`. `default` is the answer if nobody answers in time.
+    `outcome` is the result of an approved action that Rota executed.
     """
 
     id: int
@@ -251,7 +252,7 @@ class QuestionResponse(ResponseModel):
 
 
 class EventResponse(ResponseModel):
-    """One recorded fact."""
+    """A recorded event."""
 
     id: int
     at: datetime
@@ -262,10 +263,10 @@ class EventResponse(ResponseModel):
 
 
 class OutputResponse(ResponseModel):
-    """A part of what a run's program wrote, from an offset in its stream on.
+    """A part of the output of a run's program, at an offset in its stream.
 
-    `ansi` is the text with its colours, for terminals, where it has any. The line of an `open` one
-    was not whole yet, and one that `continues` goes on with the line of the one before.
+    `ansi` is the text with terminal colors, if it has any. `open` means that its last line is not
+    complete, and `continues` that it begins in the middle of a line.
     """
 
     id: int
@@ -279,7 +280,7 @@ class OutputResponse(ResponseModel):
 
 
 class MailResponse(ResponseModel):
-    """What a mail has beside its body; the ids are of what it answers, the oldest first."""
+    """The fields of a mail besides its body; `references` are message ids, oldest first."""
 
     subject: str
     format: Literal["plain", "html"]
@@ -288,7 +289,7 @@ class MailResponse(ResponseModel):
 
 
 class AttachmentResponse(ResponseModel):
-    """A file that goes with a message, as it was when it was enclosed."""
+    """A file attached to a message."""
 
     name: str
     size: int
@@ -296,7 +297,7 @@ class AttachmentResponse(ResponseModel):
 
 
 class DeliveryResponse(ResponseModel):
-    """A message in the outbox."""
+    """A delivery in the outbox."""
 
     id: int
     run: Annotated[int | None, From("run_id")]

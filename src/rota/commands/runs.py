@@ -1,8 +1,8 @@
 """Runs, one-off work, approved actions and artifacts.
 
-It is done with no more rights than the space of the run that asks has, and no more than whoever
-approves. What they themselves may not do is refused to them, and stays open for somebody who may.
-What cannot be done is an outcome, too: the run that asked is told why.
+An approved action is executed with the rights that both the run's space and the approving caller
+have. If the caller may not do it, the approval is refused and the question stays open. If it fails,
+the error is the outcome that the run gets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 
 from rota.commands.catalogue import command, validation_error
 from rota.commands.context import RequestContext
-from rota.commands.errors import fault_record
+from rota.commands.errors import error_record
 from rota.commands.fields import (
     WHOLE,
     Id,
@@ -34,7 +34,7 @@ from rota.commands.fields import (
     TextFormat,
     Word,
     Zone,
-    length,
+    parse_length,
     resolve_space,
     resolve_task,
 )
@@ -86,12 +86,12 @@ ONE_OF = ("task", "agent", "script")
 
 
 class OneOffAgentInput(RequestModel):
-    """Work for an agent, in words."""
+    """A one-off run of an agent."""
 
     instructions: Annotated[Text, StringConstraints(min_length=1)]
     agent: Word | None = None
     model_tier: Tier | None = Field(
-        default=None, description="A model that the settings name for the agent."
+        default=None, description="Model of the agent, by its tier in the settings."
     )
     tools: list[Word] | None = Field(default=None, max_length=1_000)
     timeout: Length | None = None
@@ -99,17 +99,17 @@ class OneOffAgentInput(RequestModel):
 
 
 class OneOffScriptInput(RequestModel):
-    """A program to be run."""
+    """A one-off run of a program."""
 
     command: list[Text] = Field(min_length=1, max_length=1_000)
-    shell: bool = Field(default=False, description="The command is one line for a shell.")
+    shell: bool = Field(default=False, description="Run the command in a shell, as one line.")
     output: OutputFormat | None = None
     timeout: Length | None = None
     metadata: dict[str, Json] | None = None
 
 
 class CreateRun(RequestModel):
-    """A run of a task, or work that is done once: exactly one of task, agent and script."""
+    """A run of a task, or a one-off run: exactly one of task, agent and script."""
 
     task: TaskRef | None = None
     agent: OneOffAgentInput | None = None
@@ -124,70 +124,72 @@ class CreateRun(RequestModel):
     @model_validator(mode="after")
     def _one_work(self) -> CreateRun:
         if len([name for name in ONE_OF if getattr(self, name) is not None]) != 1:
-            message = f"say what to run: exactly one of {', '.join(ONE_OF)}"
+            message = f"give exactly one of {', '.join(ONE_OF)}"
             raise ValueError(message)
         return self
 
 
-async def make_batch(office: RequestContext, asked: CreateRun) -> RunBatch:
-    """Return the run that is asked for, to be queued."""
-    store = office.store
-    at = await _start(office, asked)
-    if asked.task is not None:
-        task = await resolve_task(office, asked.task, asked.space)
-        payload = asked.payload
+async def make_batch(context: RequestContext, request: CreateRun) -> RunBatch:
+    """Return the requested run, to be queued."""
+    store = context.store
+    at = await _start(context, request)
+    if request.task is not None:
+        task = await resolve_task(context, request.task, request.space)
+        payload = request.payload
     else:
-        space = resolve_space(office, asked.space)
-        kind = TaskKind.AGENT if asked.agent is not None else TaskKind.SCRIPT
-        task = await tasks.task_for(store, office.caller, kind, space)
-        payload = _errand(office, asked)
-    template = runs.make_template(task, RunSource.ENQUEUE, store.now(), at, asked.priority)
-    return runs.batch_of(template, payload, asked.key)
+        space = resolve_space(context, request.space)
+        kind = TaskKind.AGENT if request.agent is not None else TaskKind.SCRIPT
+        task = await tasks.task_for(store, context.caller, kind, space)
+        payload = _one_off_record(context, request)
+    template = runs.make_template(task, RunSource.ENQUEUE, store.now(), at, request.priority)
+    return runs.batch_of(template, payload, request.key)
 
 
-async def _start(office: RequestContext, asked: CreateRun) -> datetime | None:
-    if asked.at is None:
+async def _start(context: RequestContext, request: CreateRun) -> datetime | None:
+    if request.at is None:
         return None
-    home = (await office.store.read(find_space, resolve_space(office, asked.space))).timezone
-    now = from_micros(office.store.now())
-    return parse_instant(asked.at, asked.timezone or home, now, "at")
+    home = (await context.store.read(find_space, resolve_space(context, request.space))).timezone
+    now = from_micros(context.store.now())
+    return parse_instant(request.at, request.timezone or home, now, "at")
 
 
-def _errand(office: RequestContext, asked: CreateRun) -> dict[str, Any]:
-    said = asked.agent or asked.script
-    record = {} if said is None else said.model_dump(exclude_none=True)
-    if said is not None and said.timeout is not None:
-        span = length(said.timeout, "timeout")
+def _one_off_record(context: RequestContext, request: CreateRun) -> dict[str, Any]:
+    fields = request.agent or request.script
+    record = {} if fields is None else fields.model_dump(exclude_none=True)
+    if fields is not None and fields.timeout is not None:
+        span = parse_length(fields.timeout, "timeout")
         record["timeout"] = None if span is None else span.total_seconds()
-    if asked.script is not None:
+    if request.script is not None:
         check_script(record)
-    if asked.payload is not None:
-        record["payload"] = asked.payload
+    if request.payload is not None:
+        record["payload"] = request.payload
     return (
-        resolve_agent(office.app.plugins.agents, TaskKind.AGENT, record) if asked.agent else record
+        resolve_agent(context.app.plugins.agents, TaskKind.AGENT, record)
+        if request.agent
+        else record
     )
 
 
 QUEUING = (enqueue, requeue_reader)
-"""What queues a run at somebody's request."""
+"""The store operations that queue a requested run."""
 ActionHash = Annotated[
     str,
     TextFormat(
         r"[0-9a-f]{64}",
-        "copy the 64 digits and letters that `rota questions` shows, such as 9f86d081…",
+        "use the 64 hexadecimal digits that `rota questions` shows, such as 9f86d081…",
     ),
 ]
 
 
 class RunsQuery(RequestModel):
-    """Which runs to list, newest first."""
+    """Filter for runs."""
 
     task: TaskRef | None = None
     space: SpaceName | None = None
     state: RunState | None = None
     before: Id | None = None
     limit: Limit = 50
-    suppressed: bool = Field(default=False, description="With those whose gate woke nobody.")
+    suppressed: bool = Field(default=False, description="Include runs whose gate found no work.")
 
 
 class RunList(ResponseModel):
@@ -198,20 +200,20 @@ class RunList(ResponseModel):
 
 
 class QueuedRunResponse(ResponseModel):
-    """A run that stands in the queue; `created` is false if it stood there already."""
+    """A queued run; `created` is false if a run with the key existed already."""
 
     run: Annotated[int, From("run_id")]
     created: bool
 
 
 class RetriedRunResponse(QueuedRunResponse):
-    """A run that does again what another one failed at."""
+    """The retry of a failed run."""
 
     retried: int
 
 
 class RunDetailResponse(RunResponse):
-    """A run with everything that belongs to it; `trace_id` is what every log calls it."""
+    """A run with all details; `trace_id` identifies it in logs."""
 
     trace_id: str
     attempts: list[AttemptResponse]
@@ -223,9 +225,9 @@ class RunDetailResponse(RunResponse):
 
 
 class AnsweredRunResponse(RunResponse):
-    """A run that was answered; `outcome` tells what came of an action that Rota did itself.
+    """A run after an answer; `outcome` is the result of an approved action of Rota.
 
-    `then` says what becomes of the run where the answer ends it.
+    `then` is what happens to the run if the answer ends it.
     """
 
     outcome: Json = None
@@ -233,53 +235,53 @@ class AnsweredRunResponse(RunResponse):
 
 
 class OpenQuestionResponse(ResponseModel):
-    """A question that nobody has answered, with its run."""
+    """An open question, with its run."""
 
     question: QuestionResponse
     run: RunResponse
 
 
 class OpenQuestionList(ResponseModel):
-    """Runs that wait for a person, oldest question first."""
+    """Open questions, oldest first."""
 
     questions: list[OpenQuestionResponse]
 
 
 class AnswerInput(RunSelector):
-    """What a run that waits is to be told; the newest question if none is named."""
+    """An answer to a question of a run, by default to the newest."""
 
     answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.MAX_ANSWER)]
     question: Id | None = None
     action_hash: ActionHash | None = Field(
-        default=None, description="Of the action that was shown; every approval needs it."
+        default=None, description="Hash of the action; required for approvals."
     )
 
 
 @command("GET", "/v1/runs", KeyScope.READ)
-async def list_runs(office: RequestContext, asked: RunsQuery) -> RunList:
+async def list_runs(context: RequestContext, request: RunsQuery) -> RunList:
     """List runs, newest first."""
-    name, space = asked.task, asked.space
+    name, space = request.task, request.space
     if name is not None:
-        task = await resolve_task(office, name, space)
+        task = await resolve_task(context, name, space)
         name, space = task.name, task.space
     found = await find_runs(
-        office.store,
-        office.caller,
+        context.store,
+        context.caller,
         task=name,
         space=space,
-        state=asked.state,
-        before=None if asked.before is None else RunId(asked.before),
-        limit=asked.limit,
-        suppressed=asked.suppressed,
+        state=request.state,
+        before=None if request.before is None else RunId(request.before),
+        limit=request.limit,
+        suppressed=request.suppressed,
     )
-    more = found[-1].id if len(found) == asked.limit else None
+    more = found[-1].id if len(found) == request.limit else None
     return RunList(runs=[RunResponse.from_model(run) for run in found], next=more)
 
 
 @command("GET", "/v1/questions", KeyScope.READ)
-async def list_open_questions(office: RequestContext, asked: RequestModel) -> OpenQuestionList:  # noqa: ARG001
-    """List runs that wait for a person, with their questions."""
-    found = await open_questions(office.store, office.caller)
+async def list_open_questions(context: RequestContext, request: RequestModel) -> OpenQuestionList:  # noqa: ARG001
+    """List open questions with their runs."""
+    found = await open_questions(context.store, context.caller)
     return OpenQuestionList(
         questions=[
             OpenQuestionResponse(
@@ -291,20 +293,20 @@ async def list_open_questions(office: RequestContext, asked: RequestModel) -> Op
 
 
 @command("POST", "/v1/runs", KeyScope.RUN, status=201)
-async def create_run(office: RequestContext, asked: CreateRun) -> QueuedRunResponse:
-    """Queue a run and return at once; with a key, at most one."""
-    keep_queued(office, asked.key)
-    ((done,),) = await runs.queue(office.store, [await make_batch(office, asked)])
+async def create_run(context: RequestContext, request: CreateRun) -> QueuedRunResponse:
+    """Queue a run; with a key, at most one."""
+    record_queued(context, request.key)
+    ((done,),) = await runs.queue(context.store, [await make_batch(context, request)])
     return QueuedRunResponse.from_model(done)
 
 
 @command("GET", "/v1/runs/{run}", KeyScope.READ)
-async def show_run(office: RequestContext, asked: RunSelector) -> RunDetailResponse:
-    """Return a run with its attempts, events, messages, questions and the end of its output."""
-    view = await view_run(office.store, office.caller, asked.run)
+async def show_run(context: RequestContext, request: RunSelector) -> RunDetailResponse:
+    """Return a run with its attempts, events, deliveries, questions and latest output."""
+    view = await view_run(context.store, context.caller, request.run)
     return RunDetailResponse.from_model(
         view.run,
-        trace_id=trace_id(office.store.database.incarnation, view.run.id),
+        trace_id=trace_id(context.store.database.incarnation, view.run.id),
         attempts=[AttemptResponse.from_model(attempt) for attempt in view.attempts],
         events=[EventResponse.from_model(event) for event in view.events],
         logs=[OutputResponse.from_model(event) for event in view.output],
@@ -315,88 +317,90 @@ async def show_run(office: RequestContext, asked: RunSelector) -> RunDetailRespo
 
 
 @command("POST", "/v1/runs/{run}/cancel", KeyScope.RUN)
-async def cancel_run(office: RequestContext, asked: RunSelector) -> RunResponse:
-    """End a run that has not begun, or ask whoever works on it to stop."""
-    store, caller = office.store, office.caller
+async def cancel_run(context: RequestContext, request: RunSelector) -> RunResponse:
+    """Cancel a run, or ask its worker to stop it."""
+    store, caller = context.store, context.caller
 
     async def cancelled(within: RequestContext, _: object) -> RunResponse | None:
-        run = await lookup.find_run(within.store, caller, asked.run)
+        run = await lookup.find_run(within.store, caller, request.run)
         over = run.state in FINISHED or run.cancel_requested_at is not None
         return RunResponse.from_model(run) if over else None
 
-    office.keep_seen(cancelled, settle, request_cancel)
+    context.record_with(cancelled, settle, request_cancel)
     return RunResponse.from_model(
-        await runs.cancel_run(store, caller, asked.run, office.app.chance)
+        await runs.cancel_run(store, caller, request.run, context.app.chance)
     )
 
 
 @command("POST", "/v1/runs/{run}/retry", KeyScope.RUN, status=201)
-async def retry_run(office: RequestContext, asked: RunSelector) -> QueuedRunResponse:
-    """Queue a new run with what a finished one was given."""
-    keep_queued(office)
+async def retry_run(context: RequestContext, request: RunSelector) -> QueuedRunResponse:
+    """Queue a new run with the input of a finished one."""
+    record_queued(context)
     return QueuedRunResponse.from_model(
-        await runs.run_again(office.store, office.caller, asked.run)
+        await runs.run_again(context.store, context.caller, request.run)
     )
 
 
 @command("POST", "/v1/tasks/{task}/retry", KeyScope.RUN, status=201)
-async def retry_task(office: RequestContext, asked: TaskSelector) -> RetriedRunResponse:
-    """Queue a new run with what the newest failed run of a task was given."""
-    task = await resolve_task(office, asked.task, asked.space)
-    wanted = RunFilter(task_id=task.id, state=RunState.FAILED, limit=1)
-    failed = await office.store.read(store_views.list_runs, wanted)
+async def retry_task(context: RequestContext, request: TaskSelector) -> RetriedRunResponse:
+    """Queue a new run with the input of the newest failed run of a task."""
+    task = await resolve_task(context, request.task, request.space)
+    query = RunFilter(task_id=task.id, state=RunState.FAILED, limit=1)
+    failed = await context.store.read(store_views.list_runs, query)
     if not failed:
         raise NotFound("failed run", task.name, f"see `rota runs --task {task.name}`")
     retried = partial(_retried, failed[0].id)
-    keep_queued(office, shape=retried)
-    return retried(await runs.run_again(office.store, office.caller, failed[0].id))
+    record_queued(context, shape=retried)
+    return retried(await runs.run_again(context.store, context.caller, failed[0].id))
 
 
 @command("POST", "/v1/runs/{run}/answer", KeyScope.RUN)
-async def answer_run(office: RequestContext, asked: AnswerInput) -> AnsweredRunResponse:
-    """Give a question its one answer; the run goes on in the queue.
+async def answer_run(context: RequestContext, request: AnswerInput) -> AnsweredRunResponse:
+    """Answer a question of a run, which continues from the queue.
 
-    What a person approves for Rota to do is done with the answer, once, or told as refused.
+    An approved action of Rota is executed with the answer, once, or refused.
     """
-    store, caller = office.store, office.caller
-    run = await lookup.find_run(store, caller, asked.run)
+    store, caller = context.store, context.caller
+    run = await lookup.find_run(store, caller, request.run)
     known = await store.read(list_questions, [run.id])
-    if asked.question is not None:
-        known = [question for question in known if question.id == asked.question]
+    if request.question is not None:
+        known = [question for question in known if question.id == request.question]
         if not known:
-            raise NotFound("question", asked.question, f"see `rota run {run.id}`")
+            raise NotFound("question", request.question, f"see `rota run {run.id}`")
     if not known:
-        raise IllegalMove(run.state, "be answered: it has asked nothing")
-    newest, seen, decide = known[-1].id, asked.action_hash, partial(approved_action, office)
+        raise IllegalMove(run.state, "be answered: it has no question")
+    newest, seen, decide = known[-1].id, request.action_hash, partial(approved_action, context)
 
     async def taken(within: RequestContext, done: object) -> AnsweredRunResponse | None:
         refused = done is None or done == [False]
-        return None if refused else await _answered(within, known[-1], asked.answer)
+        return None if refused else await _answered(within, known[-1], request.answer)
 
-    office.keep_seen(taken, settle, approve)
-    await runs.answer_question(store, caller, newest, asked.answer, seen, decide)
-    return await _answered(office, known[-1], asked.answer)
+    context.record_with(taken, settle, approve)
+    await runs.answer_question(store, caller, newest, request.answer, seen, decide)
+    return await _answered(context, known[-1], request.answer)
 
 
-async def _answered(office: RequestContext, question: Question, answer: str) -> AnsweredRunResponse:
-    store = office.store
-    run = await lookup.find_run(store, office.caller, question.run_id)
+async def _answered(
+    context: RequestContext, question: Question, answer: str
+) -> AnsweredRunResponse:
+    store = context.store
+    run = await lookup.find_run(store, context.caller, question.run_id)
     answered = await store.read(get_question, question.id)
-    came = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
+    outcome = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
     then = ended_by_answer(answer, question.epoch, await store.read(usage_of_run, run.id))
-    return AnsweredRunResponse.from_model(run, outcome=came, then=then)
+    return AnsweredRunResponse.from_model(run, outcome=outcome, then=then)
 
 
 def _retried(retried: int, done: Enqueued) -> RetriedRunResponse:
     return RetriedRunResponse.from_model(done, retried=retried)
 
 
-def keep_queued(
-    office: RequestContext,
+def record_queued(
+    context: RequestContext,
     key: str | None = None,
     shape: Callable[[Enqueued], QueuedRunResponse] = QueuedRunResponse.from_model,
 ) -> None:
-    """Keep the answer with the run; a key that stands for another run is refused with it."""
+    """Record the response with the run; refuse a key that another run has."""
 
     def queued(outcomes: list[list[Enqueued]]) -> QueuedRunResponse:
         ((done,),) = outcomes
@@ -406,59 +410,63 @@ def keep_queued(
     def read_again(run_id: RunId | None) -> QueuedRunResponse | None:
         return None if run_id is None else shape(Enqueued(run_id=run_id))
 
-    office.keep(lambda done: (queued if isinstance(done, list) else read_again)(done), *QUEUING)
+    context.record(lambda done: (queued if isinstance(done, list) else read_again)(done), *QUEUING)
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
-LONGEST_OUTCOME = 32 * 1024
-"""How many bytes the answer to a query may have that is told to the run that asked."""
-NAMES = {"task_id": "task", "run_id": "run", "tool_access": "tools"}
-"""Other words for fields, which agents use that asked elsewhere before."""
-SECONDS = "timeout_sec"
+MAX_OUTCOME = 32 * 1024
+"""Maximum size in bytes of a query result that a run gets."""
+FIELD_NAMES = {"task_id": "task", "run_id": "run", "tool_access": "tools"}
+"""Fields by the names that some agents use for them."""
+SECONDS_FIELD = "timeout_sec"
 OF_A_TASK = ("task", "payload", "key", "at", "timezone", "priority")
 
 
 async def approved_action(
-    office: RequestContext, run: Run, control: ControlRequest
+    context: RequestContext, run: Run, control: ControlRequest
 ) -> ApprovedAction:
-    """Return what Rota does for a run, as it may be done for whoever approves it."""
-    scope, decide = _DECIDING[control.action]
-    check_scope(office.caller, scope)
-    space = await office.store.read(find_space, run.space)
-    inner = replace(office, caller=restrict_to_space(office.caller, space.name, space.role))
+    """Return the approved action of a run, checked against the rights of the caller."""
+    scope, decide = _ACTIONS[control.action]
+    check_scope(context.caller, scope)
+    space = await context.store.read(find_space, run.space)
+    inner = replace(context, caller=restrict_to_space(context.caller, space.name, space.role))
     try:
-        return await decide(inner, run, _fields(control.payload))
-    except Refused as fault:
+        return await decide(inner, run, _command_fields(control.payload))
+    except Refused as error:
         return ApprovedAction(
-            known=json.dumps({"ok": False, **fault_record(fault)}, ensure_ascii=False)
+            known=json.dumps({"ok": False, **error_record(error)}, ensure_ascii=False)
         )
 
 
-async def _run_of_task(office: RequestContext, run: Run, said: dict[str, Any]) -> ApprovedAction:  # noqa: ARG001
-    for name in said:
+async def _run_of_task(context: RequestContext, _: Run, fields: dict[str, Any]) -> ApprovedAction:
+    for name in fields:
         if name not in OF_A_TASK:
-            raise Invalid("payload", name, f"name a task, and if wanted {', '.join(OF_A_TASK[1:])}")
-    return ApprovedAction(queues=await make_batch(office, _read(CreateRun, {"task": None, **said})))
+            raise Invalid(
+                "payload", name, f"give a task, and optionally {', '.join(OF_A_TASK[1:])}"
+            )
+    return ApprovedAction(
+        queues=await make_batch(context, _read(CreateRun, {"task": None, **fields}))
+    )
 
 
-async def _run_of_agent(office: RequestContext, run: Run, said: dict[str, Any]) -> ApprovedAction:  # noqa: ARG001
-    return ApprovedAction(queues=await make_batch(office, _read(CreateRun, {"agent": said})))
+async def _run_of_agent(context: RequestContext, _: Run, fields: dict[str, Any]) -> ApprovedAction:
+    return ApprovedAction(queues=await make_batch(context, _read(CreateRun, {"agent": fields})))
 
 
-async def _end(office: RequestContext, run: Run, said: dict[str, Any]) -> ApprovedAction:
-    store, asked = office.store, _read(RunSelector, said)
-    found = await lookup.find_run(store, office.caller, asked.run)
-    why = f"cancelled by {office.caller.name}, as run {run.id} asked"
-    return ApprovedAction(ends=await runs.end_of(store, found, why, office.app.chance))
+async def _end(context: RequestContext, run: Run, fields: dict[str, Any]) -> ApprovedAction:
+    store, request = context.store, _read(RunSelector, fields)
+    found = await lookup.find_run(store, context.caller, request.run)
+    why = f"cancelled by {context.caller.name}, as requested by run {run.id}"
+    return ApprovedAction(ends=await runs.end_of(store, found, why, context.app.chance))
 
 
-async def _query(office: RequestContext, run: Run, said: dict[str, Any]) -> ApprovedAction:  # noqa: ARG001
-    return ApprovedAction(known=_told(await ask_sql(office, _read(SqlInput, said))))
+async def _query(context: RequestContext, _: Run, fields: dict[str, Any]) -> ApprovedAction:
+    return ApprovedAction(known=_query_outcome(await ask_sql(context, _read(SqlInput, fields))))
 
 
-_Deciding = Callable[[RequestContext, Run, dict[str, Any]], Awaitable[ApprovedAction]]
-_DECIDING: dict[ControlAction, tuple[KeyScope, _Deciding]] = {
+_Action = Callable[[RequestContext, Run, dict[str, Any]], Awaitable[ApprovedAction]]
+_ACTIONS: dict[ControlAction, tuple[KeyScope, _Action]] = {
     ControlAction.ENQUEUE_TASK: (KeyScope.RUN, _run_of_task),
     ControlAction.ENQUEUE_AGENTIC_TASK: (KeyScope.RUN, _run_of_agent),
     ControlAction.KILL_TASK_RUN: (KeyScope.RUN, _end),
@@ -466,37 +474,36 @@ _DECIDING: dict[ControlAction, tuple[KeyScope, _Deciding]] = {
 }
 
 
-def _fields(payload: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever an agent has written
-    """Return what an action is about, in the words of the commands."""
+def _command_fields(payload: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever an agent has written
+    """Return the payload of an action with the field names of the commands."""
     if not isinstance(payload, dict):
-        raise Invalid("payload", payload, "give an object with what the action is about")
-    told: dict[str, Any] = payload
-    said = {NAMES.get(name, name): value for name, value in told.items()}
-    if SECONDS in said:
-        said["timeout"] = f"{said.pop(SECONDS)}s"
-    if isinstance(said.get("task"), int):
-        said["task"] = str(said["task"])
-    return said
+        raise Invalid("payload", payload, "give an object with the fields of the action")
+    fields = {str(FIELD_NAMES.get(name, name)): value for name, value in payload.items()}
+    if SECONDS_FIELD in fields:
+        fields["timeout"] = f"{fields.pop(SECONDS_FIELD)}s"
+    if isinstance(fields.get("task"), int):
+        fields["task"] = str(fields["task"])
+    return fields
 
 
-def _read(takes: type[Model], said: dict[str, Any]) -> Model:
+def _read(takes: type[Model], fields: dict[str, Any]) -> Model:
     try:
-        return takes.model_validate_json(json.dumps(said), strict=True)
-    except ValidationError as fault:
-        raise validation_error(fault) from None
+        return takes.model_validate_json(json.dumps(fields), strict=True)
+    except ValidationError as error:
+        raise validation_error(error) from None
 
 
-def _told(found: SqlResponse) -> str:
-    """Return a table as JSON; rows that are too much are left off, and it says so."""
+def _query_outcome(found: SqlResponse) -> str:
+    """Return a query result as JSON, truncated to the maximum size."""
     rows = found.rows
     while True:
         truncated = found.truncated or len(rows) < len(found.rows)
         record = {"ok": True, "columns": found.columns, "rows": rows, "truncated": truncated}
         text = json.dumps(record, ensure_ascii=False)
-        if len(text.encode()) <= LONGEST_OUTCOME:
+        if len(text.encode()) <= MAX_OUTCOME:
             return text
         if not rows:
-            raise SqlRefused("the names of the columns are too long: name them shorter")
+            raise SqlRefused("the column names are too long: use shorter ones")
         rows = rows[: len(rows) // 2]
 
 
@@ -504,13 +511,13 @@ MAX_NAME = 4_096
 
 
 class ArtifactSelector(RunSelector):
-    """One file of a run; its name may have folders in it."""
+    """An artifact of a run; its name can contain folders."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 
 
 class ArtifactResponse(ResponseModel):
-    """A file that a run has left behind."""
+    """An artifact of a run."""
 
     name: str
     size: int
@@ -518,10 +525,10 @@ class ArtifactResponse(ResponseModel):
 
 
 class ArtifactListResponse(ResponseModel):
-    """Files, by name.
+    """Artifacts, by name.
 
-    `left_out` counts what is no plain file with a name of its own, such as links and pipes; `more`
-    says that there is more than is told.
+    `left_out` counts entries that are not regular files, such as links and pipes; `more` means that
+    the list is incomplete.
     """
 
     artifacts: list[ArtifactResponse]
@@ -530,23 +537,23 @@ class ArtifactListResponse(ResponseModel):
 
 
 @command("GET", "/v1/runs/{run}/artifacts", KeyScope.READ)
-async def list_artifacts(office: RequestContext, asked: RunSelector) -> ArtifactListResponse:
-    """List the files that a run has left on the machine that answers."""
-    run = await find_run(office.store, office.caller, asked.run)
+async def list_artifacts(context: RequestContext, request: RunSelector) -> ArtifactListResponse:
+    """List the artifacts of a run on the daemon's machine."""
+    run = await find_run(context.store, context.caller, request.run)
     found = ArtifactList()
-    if office.app.artifacts is not None:
-        found = await asyncio.to_thread(office.app.artifacts.list_artifacts, run.space, run.id)
+    if context.app.artifacts is not None:
+        found = await asyncio.to_thread(context.app.artifacts.list_artifacts, run.space, run.id)
     given = [ArtifactResponse.from_model(artifact) for artifact in found.files]
     return ArtifactListResponse(artifacts=given, left_out=found.left_out, more=found.more)
 
 
-async def open_artifact(office: RequestContext, asked: ArtifactSelector) -> OpenArtifact:
-    """Give the bytes of one file that a run has left.
+async def open_artifact(context: RequestContext, request: ArtifactSelector) -> OpenArtifact:
+    """Return the content of an artifact.
 
-    The answer is `application/octet-stream` and an attachment, at most 1 GiB.
+    The response is an attachment of the type `application/octet-stream`, at most 1 GiB.
     """
-    check_scope(office.caller, KeyScope.READ)
-    run = await find_run(office.store, office.caller, asked.run)
-    if office.app.artifacts is None:
-        raise NotFound("artifact", asked.name)
-    return await asyncio.to_thread(office.app.artifacts.open, run.space, run.id, asked.name)
+    check_scope(context.caller, KeyScope.READ)
+    run = await find_run(context.store, context.caller, request.run)
+    if context.app.artifacts is None:
+        raise NotFound("artifact", request.name)
+    return await asyncio.to_thread(context.app.artifacts.open, run.space, run.id, request.name)

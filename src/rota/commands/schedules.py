@@ -54,7 +54,7 @@ MOST_FIRES = 100
 
 
 class SchedulesQuery(RequestModel):
-    """Which schedules to list."""
+    """Filter for schedules."""
 
     task: TaskRef | None = None
     space: SpaceName | None = None
@@ -68,26 +68,26 @@ class ScheduleList(ResponseModel):
 
 
 class ScheduleSelector(TaskSelector):
-    """One schedule of a task."""
+    """A schedule of a task."""
 
     name: Name
 
 
 class SetSchedule(ScheduleSelector):
-    """When a task is to run, under a name of its own."""
+    """A schedule to create or replace."""
 
     schedule: ScheduleInput
 
 
 class ScheduleRemovedResponse(ResponseModel):
-    """What was taken out of use."""
+    """The removed schedule."""
 
     deleted: bool = True
     name: str
 
 
 class PreviewSchedule(RequestModel):
-    """A rule that nobody has kept yet."""
+    """A rule to preview."""
 
     schedule: ScheduleInput
     space: SpaceName | None = None
@@ -96,7 +96,7 @@ class PreviewSchedule(RequestModel):
 
 
 class SchedulePreviewResponse(ResponseModel):
-    """A rule in words, when it fires, and what the clocks do meanwhile."""
+    """A rule in words, its next fires, and clock changes in that time."""
 
     kind: RuleKind
     words: str
@@ -107,62 +107,65 @@ class SchedulePreviewResponse(ResponseModel):
 
 
 @command("GET", "/v1/schedules", KeyScope.READ)
-async def list_schedules(office: RequestContext, asked: SchedulesQuery) -> ScheduleList:
-    """List schedules, of one task or of every task the caller may see."""
-    store = office.store
-    if asked.task is not None:
+async def list_schedules(context: RequestContext, request: SchedulesQuery) -> ScheduleList:
+    """List schedules, of one task or of all visible tasks."""
+    store = context.store
+    if request.task is not None:
         own = await store.read(
-            store_tasks.list_schedules, [(await resolve_task(office, asked.task, asked.space)).id]
+            store_tasks.list_schedules,
+            [(await resolve_task(context, request.task, request.space)).id],
         )
     else:
-        space = visible_space(office.caller, asked.space)
+        space = visible_space(context.caller, request.space)
         owner = None if space is None else (await store.read(find_space, space)).id
-        found = await store.read(find_tasks, TaskFilter(space_id=owner, limit=asked.limit))
+        found = await store.read(find_tasks, TaskFilter(space_id=owner, limit=request.limit))
         own = [schedule for _, schedules in found for schedule in schedules]
     own.sort(key=lambda s: (s.space, s.task, s.name))
     return ScheduleList(
-        schedules=[ScheduleResponse.from_model(schedule) for schedule in own[: asked.limit]]
+        schedules=[ScheduleResponse.from_model(schedule) for schedule in own[: request.limit]]
     )
 
 
 @command("PUT", "/v1/tasks/{task}/schedules/{name}", KeyScope.DEFINE)
-async def put_schedule(office: RequestContext, asked: SetSchedule) -> ScheduleResponse:
-    """Declare a schedule by name; the same wish again changes nothing."""
-    task = await resolve_task(office, asked.task, asked.space)
-    office.keep(ScheduleResponse.from_model, store_tasks.put_schedule)
+async def put_schedule(context: RequestContext, request: SetSchedule) -> ScheduleResponse:
+    """Create or replace a schedule by name; an equal one does not change."""
+    task = await resolve_task(context, request.task, request.space)
+    context.record(ScheduleResponse.from_model, store_tasks.put_schedule)
     kept = await schedules.put_schedule(
-        office.store,
-        office.caller,
+        context.store,
+        context.caller,
         task.name,
-        asked.schedule.wish(),
+        request.schedule.wish(),
         space=task.space,
-        name=asked.name,
+        name=request.name,
     )
     return ScheduleResponse.from_model(kept)
 
 
 @command("DELETE", "/v1/tasks/{task}/schedules/{name}", KeyScope.DEFINE)
-async def drop_schedule(office: RequestContext, asked: ScheduleSelector) -> ScheduleRemovedResponse:
-    """Take a schedule out of use; its history stays."""
-    task = await resolve_task(office, asked.task, asked.space)
-    office.keep(lambda _: ScheduleRemovedResponse(name=asked.name), store_tasks.drop_schedule)
+async def drop_schedule(
+    context: RequestContext, request: ScheduleSelector
+) -> ScheduleRemovedResponse:
+    """Remove a schedule; its history is kept."""
+    task = await resolve_task(context, request.task, request.space)
+    context.record(lambda _: ScheduleRemovedResponse(name=request.name), store_tasks.drop_schedule)
     gone = await schedules.drop_schedule(
-        office.store, office.caller, task.name, task.space, asked.name
+        context.store, context.caller, task.name, task.space, request.name
     )
     return ScheduleRemovedResponse(name=gone.name)
 
 
 @command("POST", "/v1/schedules/preview", KeyScope.READ, writes=False)
 async def preview_schedule(
-    office: RequestContext, asked: PreviewSchedule
+    context: RequestContext, request: PreviewSchedule
 ) -> SchedulePreviewResponse:
-    """Say a rule in words and tell when it would fire; nothing is kept."""
-    owner = await office.store.read(find_space, resolve_space(office, asked.space))
-    now = from_micros(office.store.now())
-    begin = asked.start or now
-    rule = build_rule(asked.schedule.wish(), owner.timezone, begin, begin)
+    """Return a rule in words with its next fires; nothing is stored."""
+    owner = await context.store.read(find_space, resolve_space(context, request.space))
+    now = from_micros(context.store.now())
+    begin = request.start or now
+    rule = build_rule(request.schedule.wish(), owner.timezone, begin, begin)
     after = begin - timedelta(microseconds=1) if rule.kind is RuleKind.ONCE else begin
-    fires = [slot.due for slot in timetable(rule).take(after, asked.n)]
+    fires = [slot.due for slot in timetable(rule).take(after, request.n)]
     where = zone(rule.timezone)
     last = fires[-1] if fires else begin
     return SchedulePreviewResponse(
@@ -176,13 +179,13 @@ async def preview_schedule(
 
 
 class NextFiresQuery(TaskSelector):
-    """How many of the next fires to tell."""
+    """Number of fires to return."""
 
     n: Annotated[int, Field(ge=1, le=MOST_FIRES), WHOLE] = 5
 
 
 class FireResponse(ResponseModel):
-    """When a schedule fires."""
+    """A fire of a schedule."""
 
     at: datetime
     local: str
@@ -197,7 +200,7 @@ class FireList(ResponseModel):
 
 
 class BackfillInput(TaskSelector):
-    """Which slots to fill: from one time to another, in a zone."""
+    """The period of slots to run."""
 
     start: Word
     end: Word = "now"
@@ -205,7 +208,7 @@ class BackfillInput(TaskSelector):
 
 
 class BackfillResponse(ResponseModel):
-    """The runs that were queued, and the span whose slots they stand for."""
+    """The queued runs, and the period of their slots."""
 
     runs: list[int]
     start: datetime
@@ -220,7 +223,7 @@ class WhyQuery(TaskSelector):
 
 
 class WhyEntryResponse(ResponseModel):
-    """What became of one slot, of several that share a fate, or of a run that was asked for."""
+    """The outcome of a slot, of several equal ones, or of a requested run."""
 
     at: datetime
     until: datetime | None
@@ -232,7 +235,7 @@ class WhyEntryResponse(ResponseModel):
 
 
 class WhyResponse(ResponseModel):
-    """What became of a task's slots, in words."""
+    """The outcomes of a task's slots, in words."""
 
     task: str
     timezone: str
@@ -241,62 +244,66 @@ class WhyResponse(ResponseModel):
 
 
 @command("GET", "/v1/tasks/{task}/next", KeyScope.READ)
-async def list_fires(office: RequestContext, asked: NextFiresQuery) -> FireList:
-    """Tell when a task's schedules fire next."""
-    task = await resolve_task(office, asked.task, asked.space)
-    now = from_micros(office.store.now())
+async def list_fires(context: RequestContext, request: NextFiresQuery) -> FireList:
+    """Return the next fires of a task."""
+    task = await resolve_task(context, request.task, request.space)
+    now = from_micros(context.store.now())
     found = []
-    for schedule in await office.store.read(store_tasks.list_schedules, [task.id]):
-        fires = next_fires(schedule, now, asked.n)
+    for schedule in await context.store.read(store_tasks.list_schedules, [task.id]):
+        fires = next_fires(schedule, now, request.n)
         where = zone(_zone_of(schedule.rule)) if fires else None
         found += [
             FireResponse(at=at, local=at.astimezone(where).isoformat(), schedule=schedule.name)
             for at in fires
         ]
     found.sort(key=lambda fire: fire.at)
-    return FireList(task=task.name, fires=found[: asked.n])
+    return FireList(task=task.name, fires=found[: request.n])
 
 
 @command("POST", "/v1/tasks/{task}/backfill", KeyScope.RUN, status=201)
-async def backfill_task(office: RequestContext, asked: BackfillInput) -> BackfillResponse:
-    """Queue a run for every slot of a span that has none; slots that ran are left alone."""
-    store = office.store
-    task = await resolve_task(office, asked.task, asked.space)
-    where = asked.timezone or (await store.read(find_space, task.space)).timezone
+async def backfill_task(context: RequestContext, request: BackfillInput) -> BackfillResponse:
+    """Queue a run for every slot of a period that has none."""
+    store = context.store
+    task = await resolve_task(context, request.task, request.space)
+    where = request.timezone or (await store.read(find_space, task.space)).timezone
     now = from_micros(store.now())
-    first = parse_instant(asked.start, where, now, "start")
-    last = parse_instant(asked.end, where, now, "end")
+    first = parse_instant(request.start, where, now, "start")
+    last = parse_instant(request.end, where, now, "end")
     # A slot at the very beginning of the span belongs to it.
     begin = first - timedelta(microseconds=1)
 
     def filled(outcomes: list[list[Enqueued]]) -> BackfillResponse:
         return BackfillResponse(runs=list(runs.created(outcomes)), start=first, end=last)
 
-    office.keep(filled, enqueue)
-    ids = await runs.backfill(store, office.caller, task.name, begin, last, task.space)
+    context.record(filled, enqueue)
+    ids = await runs.backfill(store, context.caller, task.name, begin, last, task.space)
     return BackfillResponse(runs=list(ids), start=first, end=last)
 
 
 @command("GET", "/v1/tasks/{task}/why", KeyScope.READ)
-async def explain_task(office: RequestContext, asked: WhyQuery) -> WhyResponse:
-    """Say what became of a task's slots: ran, late, skipped, missed, waiting, and why."""
-    store = office.store
-    task = await resolve_task(office, asked.task, asked.space)
-    where = asked.timezone or await _zone_of_task(store, task)
+async def explain_task(context: RequestContext, request: WhyQuery) -> WhyResponse:
+    """Explain the outcomes of a task's slots: ran, late, skipped, missed or waiting."""
+    store = context.store
+    task = await resolve_task(context, request.task, request.space)
+    where = request.timezone or await _zone_of_task(store, task)
     now = from_micros(store.now())
-    span = None if asked.at is None else _span(asked.at, where, now)
-    facts = await load_facts(store, task, span, visible_space(office.caller, None), office.own)
+    span = None if request.at is None else _span(request.at, where, now)
+    facts = await load_facts(
+        store, task, span, visible_space(context.caller, None), context.daemon_state
+    )
     return _why(why.explain(facts, zone(where)), where)
 
 
 @command("GET", "/v1/runs/{run}/why", KeyScope.READ)
-async def explain_run(office: RequestContext, asked: RunSelector) -> WhyResponse:
-    """Say what became of one run, when it was last heard of, and how its attempts ended."""
-    store = office.store
-    run = await lookup.find_run(store, office.caller, asked.run)
+async def explain_run(context: RequestContext, request: RunSelector) -> WhyResponse:
+    """Explain the state of a run, its last heartbeat and how its attempts ended."""
+    store = context.store
+    run = await lookup.find_run(store, context.caller, request.run)
     (task,) = await store.read(get_tasks, [run.task_id])
     where = await _zone_of_task(store, task)
-    facts = await load_run_facts(store, task, run, visible_space(office.caller, None), office.own)
+    facts = await load_run_facts(
+        store, task, run, visible_space(context.caller, None), context.daemon_state
+    )
     return _why(why.explain_run(facts, await store.read(list_attempts, run.id), zone(where)), where)
 
 
@@ -305,12 +312,12 @@ async def _zone_of_task(store: Store, task: Task) -> str:
     return _zone_of(own[0].rule) if own else (await store.read(find_space, task.space)).timezone
 
 
-def _why(told: WhyReport, where: str) -> WhyResponse:
+def _why(report: WhyReport, where: str) -> WhyResponse:
     return WhyResponse(
-        task=told.task,
+        task=report.task,
         timezone=where,
-        notes=told.notes,
-        slots=[WhyEntryResponse.from_model(entry) for entry in told.stories],
+        notes=report.notes,
+        slots=[WhyEntryResponse.from_model(entry) for entry in report.stories],
     )
 
 

@@ -14,7 +14,7 @@ from rota.commands.fields import TextFormat
 from rota.commands.responses import EmptyRequest, RequestModel, ResponseModel
 from rota.errors import NotFound, Unavailable
 from rota.model.keys import KeyScope
-from rota.ports.host import SecretStore as Keeping
+from rota.ports.host import SecretStore
 from rota.rules.permissions import check_main
 from rota.rules.redaction import MAX_SECRET, MIN_SECRET
 from rota.store.audit import record_request
@@ -22,8 +22,8 @@ from rota.store.audit import record_request
 log = logging.getLogger(__name__)
 
 
-def _unrepeated(value: object) -> object:
-    """Return a text, or none at all: what refuses a wrong kind of value would repeat it."""
+def _text_only(value: object) -> object:
+    """Return a text, or an empty one: an error about a wrong type would repeat the value."""
     return value if isinstance(value, str) else ""
 
 
@@ -31,12 +31,12 @@ SecretName = Annotated[
     str,
     TextFormat(
         r"[a-z][a-z0-9_-]{0,31}",
-        "write 1 to 32 small letters, digits and _ -, a letter first, such as github",
+        "use 1 to 32 lowercase letters, digits and _ -, starting with a letter, such as github",
     ),
 ]
 Value = Annotated[
     SecretStr,
-    BeforeValidator(_unrepeated),
+    BeforeValidator(_text_only),
     Field(
         json_schema_extra={
             "minLength": MIN_SECRET,
@@ -48,20 +48,20 @@ Value = Annotated[
 
 
 class SetSecret(RequestModel):
-    """A secret to be kept; its value is in no answer, no log and no record."""
+    """A secret to store; its value appears in no response, log or audit entry."""
 
     secret: SecretName
     value: Value
 
 
 class SecretSelector(RequestModel):
-    """One secret."""
+    """A secret."""
 
     secret: SecretName
 
 
 class SecretResponse(ResponseModel):
-    """A secret, by its name; `source` is `kept`, `env:NAME` or `file:/path`."""
+    """A secret without its value; `source` is `kept`, `env:NAME` or `file:/path`."""
 
     name: str
     source: str
@@ -73,51 +73,53 @@ class SecretResponse(ResponseModel):
 
 
 class SecretList(ResponseModel):
-    """The secrets that are known here, by name."""
+    """Secrets, by name."""
 
     secrets: list[SecretResponse]
 
 
 class SecretRemovedResponse(ResponseModel):
-    """A secret that was forgotten."""
+    """The removed secret."""
 
     name: str
 
 
 @command("GET", "/v1/secrets", KeyScope.ADMIN)
-async def list_secrets(office: RequestContext, asked: EmptyRequest) -> SecretList:  # noqa: ARG001
-    """List the names of secrets, where they come from and when they were used; never values."""
-    found = await _keeping(office).list_secrets()
+async def list_secrets(context: RequestContext, request: EmptyRequest) -> SecretList:  # noqa: ARG001
+    """List secrets with their sources and last use, without values."""
+    found = await _secret_store(context).list_secrets()
     return SecretList(secrets=[SecretResponse.from_model(view) for view in found])
 
 
 @command("PUT", "/v1/secrets/{secret}", KeyScope.ADMIN)
-async def put_secret(office: RequestContext, asked: SetSecret) -> SecretResponse:
-    """Keep a secret, encrypted, in the home folder of this daemon; it counts at once."""
-    keeping, value = _keeping(office), asked.value.get_secret_value()
-    keeping.check(asked.secret, value)
-    await office.store.write(record_request)
-    kept = await keeping.put(asked.secret, value, office.caller.name)
-    log.info("secret.set", extra={"secret": asked.secret, "by": office.caller.id})
+async def put_secret(context: RequestContext, request: SetSecret) -> SecretResponse:
+    """Store a secret, encrypted, in the home folder of the daemon."""
+    secrets, value = _secret_store(context), request.value.get_secret_value()
+    secrets.check(request.secret, value)
+    await context.store.write(record_request)
+    kept = await secrets.put(request.secret, value, context.caller.name)
+    log.info("secret.set", extra={"secret": request.secret, "by": context.caller.id})
     return SecretResponse.from_model(kept)
 
 
 @command("DELETE", "/v1/secrets/{secret}", KeyScope.ADMIN)
-async def remove_secret(office: RequestContext, asked: SecretSelector) -> SecretRemovedResponse:
-    """Forget a secret that was kept; one of a file or the environment stays."""
-    keeping = _keeping(office)
-    known = {view.name: view for view in await keeping.list_secrets()}
-    if asked.secret not in known or known[asked.secret].set_at is None:
-        raise NotFound("secret", asked.secret, "only those set by `rota secret set` are removed")
-    await office.store.write(record_request)
-    await keeping.remove(asked.secret)
-    log.info("secret.removed", extra={"secret": asked.secret, "by": office.caller.id})
-    return SecretRemovedResponse(name=asked.secret)
+async def remove_secret(context: RequestContext, request: SecretSelector) -> SecretRemovedResponse:
+    """Remove a stored secret; those from files and the environment remain."""
+    secrets = _secret_store(context)
+    known = {view.name: view for view in await secrets.list_secrets()}
+    if request.secret not in known or known[request.secret].set_at is None:
+        raise NotFound(
+            "secret", request.secret, "only secrets set by `rota secret set` can be removed"
+        )
+    await context.store.write(record_request)
+    await secrets.remove(request.secret)
+    log.info("secret.removed", extra={"secret": request.secret, "by": context.caller.id})
+    return SecretRemovedResponse(name=request.secret)
 
 
-def _keeping(office: RequestContext) -> Keeping:
-    check_main(office.caller)
-    if office.app.secrets is None:
-        message = "no secrets are kept behind this door: ask `rota up`"
+def _secret_store(context: RequestContext) -> SecretStore:
+    check_main(context.caller)
+    if context.app.secrets is None:
+        message = "secrets are not available here: start the daemon with `rota up`"
         raise Unavailable(message)
-    return office.app.secrets
+    return context.app.secrets

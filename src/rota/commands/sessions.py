@@ -30,11 +30,11 @@ from rota.store import sessions as store_sessions
 from rota.store.sessions import session_history
 
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
-LAST = 2**62
+NEWEST = 2**62
 
 
 def _parsed_result(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a result; of a long one that was found by its words, the beginning as it stands."""
+    """Return a result; search results contain only the beginning of a long one, as text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -42,7 +42,7 @@ def _parsed_result(text: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 class SessionsQuery(RequestModel):
-    """Which sessions to list, newest first."""
+    """Filter for sessions."""
 
     thread: ThreadKey | None = None
     agent: Word | None = None
@@ -53,14 +53,14 @@ class SessionsQuery(RequestModel):
 
 
 class SessionResponse(ResponseModel):
-    """An agent's conversation; without `archived_at` the thread's next run goes on in it."""
+    """A session of an agent; without `archived_at`, the thread's next run continues it."""
 
     id: int
     space: str
     thread: str | None
-    task: str | None = Field(description="Whose it is, if it is not a thread's.")
+    task: str | None = Field(description="Task of a session without a thread.")
     agent: str
-    name: str = Field(description="What the agent calls it.")
+    name: str = Field(description="Name that the agent gave it.")
     title: str
     input_tokens: Annotated[int, From("input")]
     output_tokens: Annotated[int, From("output")]
@@ -79,7 +79,7 @@ class SessionList(ResponseModel):
 
 
 class ExchangeResponse(ResponseModel):
-    """What was said in a session, and what it came to."""
+    """One run in a session: its prompt and its result."""
 
     session: Annotated[int, From("session_id")]
     run: Annotated[int, From("run_id")]
@@ -93,7 +93,7 @@ class ExchangeResponse(ResponseModel):
 
 
 class SessionSelector(RequestModel):
-    """One session, and which part of what was said in it."""
+    """A session, and which part of its history."""
 
     session: Id
     before: Id | None = None
@@ -101,14 +101,14 @@ class SessionSelector(RequestModel):
 
 
 class SessionDetailResponse(SessionResponse):
-    """A session with what was said in it, newest first; `next` continues as `before`."""
+    """A session with its history, newest first; `next` continues it as `before`."""
 
     history: list[ExchangeResponse]
     next: int | None
 
 
 class SearchSessions(RequestModel):
-    """Words to be found in what was said and answered of late."""
+    """Words to search for in recent prompts and results."""
 
     words: Annotated[Text, StringConstraints(min_length=1, max_length=200)]
     thread: ThreadKey | None = None
@@ -117,122 +117,130 @@ class SearchSessions(RequestModel):
 
 
 class SessionSearchResponse(ResponseModel):
-    """Where the words stand, newest first."""
+    """Matching runs, newest first."""
 
     found: list[ExchangeResponse]
 
 
 class SessionSelection(RequestModel):
-    """A session, or what the next run of a thread would go on in."""
+    """A session, or the current ones of a thread."""
 
     session: Id | None = None
     thread: ThreadKey | None = None
-    agent: Word | None = Field(default=None, description="Of a thread: only this agent's.")
+    agent: Word | None = Field(default=None, description="Only the session of this agent.")
     space: SpaceName | None = None
 
     @model_validator(mode="after")
-    def _meant(self) -> SessionSelection:
+    def _selected(self) -> SessionSelection:
         if self.session is None and self.thread is None:
-            message = "say which: a session, or a thread"
+            message = "give a session or a thread"
             raise ValueError(message)
         return self
 
 
 class ArchivedSessionResponse(SessionSelection):
-    """What is put aside, and what it is called from now on."""
+    """A session to archive, and its new title."""
 
     title: Title | None = None
 
 
 class ResumedSessionResponse(RequestModel):
-    """A session to go on in, and what the one in its place is called from now on."""
+    """A session to resume, and the title of the one it replaces."""
 
     session: Id
     title: Title | None = None
     thread: ThreadKey | None = None
 
 
-def _listed(found: list[AgentSession]) -> SessionList:
+def _session_list(found: list[AgentSession]) -> SessionList:
     return SessionList(sessions=[SessionResponse.from_model(one) for one in found])
 
 
 @command("GET", "/v1/sessions", KeyScope.READ)
-async def list_sessions(office: RequestContext, asked: SessionsQuery) -> SessionList:
+async def list_sessions(context: RequestContext, request: SessionsQuery) -> SessionList:
     """List sessions, newest first."""
-    wanted = SessionFilter(
-        space=visible_space(office.caller, asked.space),
-        thread=asked.thread,
-        agent=asked.agent,
-        archived=asked.archived,
-        before=asked.before,
-        limit=asked.limit,
+    query = SessionFilter(
+        space=visible_space(context.caller, request.space),
+        thread=request.thread,
+        agent=request.agent,
+        archived=request.archived,
+        before=request.before,
+        limit=request.limit,
     )
-    found = await office.store.read(store_sessions.list_sessions, wanted)
-    more = found[-1].id if len(found) == asked.limit else None
+    found = await context.store.read(store_sessions.list_sessions, query)
+    more = found[-1].id if len(found) == request.limit else None
     return SessionList(sessions=[SessionResponse.from_model(one) for one in found], next=more)
 
 
 @command("GET", "/v1/sessions/search", KeyScope.READ)
-async def search_sessions(office: RequestContext, asked: SearchSessions) -> SessionSearchResponse:
-    """Find words in the newest of what agents were told and have answered, newest first."""
-    space = visible_space(office.caller, asked.space)
-    found = await office.store.read(
-        store_sessions.search_sessions, space, asked.thread, asked.words, asked.limit
+async def search_sessions(
+    context: RequestContext, request: SearchSessions
+) -> SessionSearchResponse:
+    """Search recent prompts and results of agents, newest first."""
+    space = visible_space(context.caller, request.space)
+    found = await context.store.read(
+        store_sessions.search_sessions, space, request.thread, request.words, request.limit
     )
     return SessionSearchResponse(found=[ExchangeResponse.from_model(one) for one in found])
 
 
 @command("GET", "/v1/sessions/{session}", KeyScope.READ)
-async def show_session(office: RequestContext, asked: SessionSelector) -> SessionDetailResponse:
-    """Return a session with what was said in it, newest first."""
-    store = office.store
-    found = await messages.find_session(store, office.caller, asked.session)
-    history = await store.read(session_history, found.id, asked.before or LAST, asked.limit)
-    more = history[-1].run_id if len(history) == asked.limit else None
-    told = [ExchangeResponse.from_model(one) for one in history]
-    return SessionDetailResponse.from_model(found, history=told, next=more)
+async def show_session(context: RequestContext, request: SessionSelector) -> SessionDetailResponse:
+    """Return a session with its history, newest first."""
+    store = context.store
+    found = await messages.find_session(store, context.caller, request.session)
+    history = await store.read(session_history, found.id, request.before or NEWEST, request.limit)
+    more = history[-1].run_id if len(history) == request.limit else None
+    exchanges = [ExchangeResponse.from_model(one) for one in history]
+    return SessionDetailResponse.from_model(found, history=exchanges, next=more)
 
 
 @command("POST", "/v1/sessions/current/archive", KeyScope.RUN)
-async def archive_session(office: RequestContext, asked: ArchivedSessionResponse) -> SessionList:
-    """Put a session aside: the next run begins a new one, and this one can be resumed."""
-    meant = await _meant(office, asked)
+async def archive_session(context: RequestContext, request: ArchivedSessionResponse) -> SessionList:
+    """Archive a session: the next run starts a new one, and this one can be resumed."""
+    selected = await _selected(context, request)
 
     async def archived(within: RequestContext, _: object) -> SessionList:
-        return _listed([await messages.find_session(within.store, office.caller, meant[0].id)])
+        return _session_list(
+            [await messages.find_session(within.store, context.caller, selected[0].id)]
+        )
 
-    if len(meant) == 1:
-        office.keep_seen(archived, store_sessions.archive_session)
-    return _listed(await messages.archive(office.store, office.caller, meant, asked.title))
+    if len(selected) == 1:
+        context.record_with(archived, store_sessions.archive_session)
+    return _session_list(
+        await messages.archive(context.store, context.caller, selected, request.title)
+    )
 
 
 @command("POST", "/v1/sessions/current/clear", KeyScope.RUN)
-async def clear_session(office: RequestContext, asked: SessionSelection) -> SessionList:
-    """Forget a session and what was said in it for good: the next run begins a new one."""
-    meant = await _meant(office, asked)
-    if len(meant) == 1:
-        office.keep(lambda _: _listed(meant), store_sessions.clear_session)
-    await messages.clear(office.store, meant)
-    return _listed(meant)
+async def clear_session(context: RequestContext, request: SessionSelection) -> SessionList:
+    """Delete a session and its history permanently: the next run starts a new one."""
+    selected = await _selected(context, request)
+    if len(selected) == 1:
+        context.record(lambda _: _session_list(selected), store_sessions.clear_session)
+    await messages.clear(context.store, selected)
+    return _session_list(selected)
 
 
 @command("POST", "/v1/sessions/{session}/resume", KeyScope.RUN)
-async def resume_session(office: RequestContext, asked: ResumedSessionResponse) -> SessionResponse:
-    """Let the next run of its thread go on in a session; the one in its place is archived."""
-    store, caller = office.store, office.caller
-    meant = await messages.find_session(store, caller, asked.session, asked.thread)
+async def resume_session(
+    context: RequestContext, request: ResumedSessionResponse
+) -> SessionResponse:
+    """Resume a session for the next run of its thread; the current one is archived."""
+    store, caller = context.store, context.caller
+    selected = await messages.find_session(store, caller, request.session, request.thread)
 
     async def resumed(within: RequestContext, done: object) -> SessionResponse | None:
-        found = await messages.find_session(within.store, caller, meant.id) if done else None
+        found = await messages.find_session(within.store, caller, selected.id) if done else None
         return None if found is None else SessionResponse.from_model(found)
 
-    office.keep_seen(resumed, store_sessions.resume_session)
-    return SessionResponse.from_model(await messages.resume(store, caller, meant, asked.title))
+    context.record_with(resumed, store_sessions.resume_session)
+    return SessionResponse.from_model(await messages.resume(store, caller, selected, request.title))
 
 
-async def _meant(office: RequestContext, asked: SessionSelection) -> list[AgentSession]:
-    store, caller = office.store, office.caller
-    if asked.session is not None:
-        return [await messages.find_session(store, caller, asked.session, asked.thread)]
-    space = resolve_space(office, asked.space)
-    return await messages.current_of(store, caller, asked.thread or "", space, asked.agent)
+async def _selected(context: RequestContext, request: SessionSelection) -> list[AgentSession]:
+    store, caller = context.store, context.caller
+    if request.session is not None:
+        return [await messages.find_session(store, caller, request.session, request.thread)]
+    space = resolve_space(context, request.space)
+    return await messages.current_of(store, caller, request.thread or "", space, request.agent)

@@ -13,7 +13,7 @@ from rota.commands.fields import (
     Length,
     SpaceName,
     Zone,
-    length,
+    parse_length,
 )
 from rota.commands.responses import (
     EmptyRequest,
@@ -32,75 +32,75 @@ from rota.store.tasks import add_space, set_space
 
 
 class CreateSpace(RequestModel):
-    """A space to be made."""
+    """A space to create."""
 
     name: SpaceName
     timezone: Zone = "UTC"
 
 
 class UpdateSpace(RequestModel):
-    """What is to change in a space."""
+    """Changes to a space."""
 
     space: SpaceName
     timezone: Zone
 
 
 class SpaceList(ResponseModel):
-    """Every space the caller may see."""
+    """The spaces that the caller may see."""
 
     spaces: list[SpaceResponse]
 
 
 @command("GET", "/v1/spaces", KeyScope.READ)
-async def list_spaces(office: RequestContext, asked: EmptyRequest) -> SpaceList:  # noqa: ARG001 - nothing is asked
+async def list_spaces(context: RequestContext, request: EmptyRequest) -> SpaceList:  # noqa: ARG001 - nothing is request
     """List spaces."""
-    only = visible_space(office.caller, None)
-    found = await office.store.read(store_views.list_spaces)
+    only = visible_space(context.caller, None)
+    found = await context.store.read(store_views.list_spaces)
     return SpaceList(spaces=[SpaceResponse.from_model(s) for s in found if only in {None, s.name}])
 
 
 @command("POST", "/v1/spaces", KeyScope.ADMIN, status=201)
-async def create_space(office: RequestContext, asked: CreateSpace) -> SpaceResponse:
-    """Create a space that may act only for itself."""
-    office.keep(SpaceResponse.from_model, add_space)
-    made = await spaces.create_space(office.store, office.caller, asked.name, asked.timezone)
+async def create_space(context: RequestContext, request: CreateSpace) -> SpaceResponse:
+    """Create a space with the role `member`."""
+    context.record(SpaceResponse.from_model, add_space)
+    made = await spaces.create_space(context.store, context.caller, request.name, request.timezone)
     return SpaceResponse.from_model(made)
 
 
 @command("PATCH", "/v1/spaces/{space}", KeyScope.ADMIN)
-async def change_space(office: RequestContext, asked: UpdateSpace) -> SpaceResponse:
-    """Change a space's time zone; schedules that exist keep theirs."""
-    store, caller = office.store, office.caller
-    office.keep(SpaceResponse.from_model, set_space)
+async def change_space(context: RequestContext, request: UpdateSpace) -> SpaceResponse:
+    """Change the time zone of a space; existing schedules keep theirs."""
+    store, caller = context.store, context.caller
+    context.record(SpaceResponse.from_model, set_space)
     return SpaceResponse.from_model(
-        await spaces.set_space(store, caller, asked.space, asked.timezone)
+        await spaces.set_space(store, caller, request.space, request.timezone)
     )
 
 
-MOST = 1_000_000
+MAX_LIMIT = 1_000_000
 
 Key = Annotated[
     str,
     StringConstraints(max_length=spaces.LONGEST_GROUP),
     Field(
-        description="Nothing (total), a pool, `queued` or `schedules` (space), one of them"
-        " with `/space`, or a group's name."
+        description="Empty (total), a pool, `queued` or `schedules` (space), one of them"
+        " with `/SPACE`, or the name of a group."
     ),
 ]
 
 
 class LimitSelector(RequestModel):
-    """One limit, by its scope and key."""
+    """A limit, by scope and key."""
 
     scope: LimitScope
     key: Key = ""
 
 
 class SetLimit(LimitSelector):
-    """How many at once, how many starts in a period, or both; rates are for groups."""
+    """The maximum number of concurrent runs, a rate of starts for groups, or both."""
 
-    cap: int | None = Field(default=None, ge=0, le=MOST)
-    rate: int | None = Field(default=None, ge=1, le=MOST)
+    cap: int | None = Field(default=None, ge=0, le=MAX_LIMIT)
+    rate: int | None = Field(default=None, ge=1, le=MAX_LIMIT)
     period: Length | None = None
 
     @model_validator(mode="after")
@@ -109,7 +109,7 @@ class SetLimit(LimitSelector):
             message = "give a cap, a rate, or both"
             raise ValueError(message)
         if (self.rate is None) != (self.period is None):
-            message = "a rate goes with a period"
+            message = "a rate needs a period"
             raise ValueError(message)
         return self
 
@@ -125,13 +125,13 @@ class LimitResponse(ResponseModel):
 
 
 class LimitList(ResponseModel):
-    """Every limit."""
+    """All limits."""
 
     limits: list[LimitResponse]
 
 
 class LimitRemovedResponse(ResponseModel):
-    """What was taken away."""
+    """The removed limit."""
 
     deleted: bool = True
     scope: LimitScope
@@ -139,25 +139,27 @@ class LimitRemovedResponse(ResponseModel):
 
 
 @command("GET", "/v1/limits", KeyScope.ADMIN)
-async def list_limits(office: RequestContext, asked: EmptyRequest) -> LimitList:  # noqa: ARG001
+async def list_limits(context: RequestContext, request: EmptyRequest) -> LimitList:  # noqa: ARG001
     """List limits."""
-    found = await spaces.list_limits(office.store, office.caller)
+    found = await spaces.list_limits(context.store, context.caller)
     return LimitList(limits=[LimitResponse.from_model(limit, key=key) for limit, key in found])
 
 
 @command("PUT", "/v1/limits", KeyScope.ADMIN)
-async def set_limit(office: RequestContext, asked: SetLimit) -> LimitResponse:
-    """Set a limit, replacing the one of its scope and key."""
-    period = length(asked.period, "period")
-    wanted = Limit(scope=asked.scope, key=asked.key, cap=asked.cap, rate=asked.rate, period=period)
-    office.keep(lambda _: LimitResponse.from_model(wanted), set_limits)
-    await spaces.set_limit(office.store, office.caller, wanted)
-    return LimitResponse.from_model(wanted)
+async def set_limit(context: RequestContext, request: SetLimit) -> LimitResponse:
+    """Set a limit, replacing the one with the same scope and key."""
+    period = parse_length(request.period, "period")
+    limit = Limit(
+        scope=request.scope, key=request.key, cap=request.cap, rate=request.rate, period=period
+    )
+    context.record(lambda _: LimitResponse.from_model(limit), set_limits)
+    await spaces.set_limit(context.store, context.caller, limit)
+    return LimitResponse.from_model(limit)
 
 
 @command("DELETE", "/v1/limits", KeyScope.ADMIN)
-async def remove_limit(office: RequestContext, asked: LimitSelector) -> LimitRemovedResponse:
-    """Take a limit away; the daemon writes its defaults again where none stands."""
-    office.keep(lambda _: LimitRemovedResponse(scope=asked.scope, key=asked.key), set_limits)
-    await spaces.remove_limit(office.store, office.caller, asked.scope, asked.key)
-    return LimitRemovedResponse(scope=asked.scope, key=asked.key)
+async def remove_limit(context: RequestContext, request: LimitSelector) -> LimitRemovedResponse:
+    """Remove a limit; the daemon restores missing default limits when it starts."""
+    context.record(lambda _: LimitRemovedResponse(scope=request.scope, key=request.key), set_limits)
+    await spaces.remove_limit(context.store, context.caller, request.scope, request.key)
+    return LimitRemovedResponse(scope=request.scope, key=request.key)

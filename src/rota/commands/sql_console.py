@@ -26,7 +26,7 @@ LARGEST = 2**63
 
 def _bounded(value: object) -> object:
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
-        message = "use a whole number of 64 bits, or text"
+        message = "use a 64-bit integer, or text"
         raise ValueError(message)
     return value
 
@@ -41,14 +41,14 @@ _Param = Annotated[
 
 
 class SqlInput(RequestModel):
-    """One query; `$1`, `$2` and so on in it stand for the parameters."""
+    """A query with the parameters `$1`, `$2` and so on."""
 
     sql: Annotated[str, Field(min_length=1, max_length=LONGEST_SQL)]
     params: list[_Param] = Field(default_factory=list, max_length=MOST_PARAMS)
 
 
 class SqlResponse(ResponseModel):
-    """What a query found: `truncated` says that there was more than is given."""
+    """The result of a query; `truncated` means that rows were left out."""
 
     request_id: str
     columns: list[str]
@@ -58,23 +58,23 @@ class SqlResponse(ResponseModel):
 
 
 @command("POST", "/v1/sql", KeyScope.SQL, writes=False)
-async def ask_sql(office: RequestContext, asked: SqlInput) -> SqlResponse:
-    """Ask one SELECT over the documented views; at most 1,000 rows, 1 MiB and 2 seconds."""
-    if office.app.sql_console is None:
-        message = "SQL cannot be asked here: ask the daemon, with `rota up` running"
+async def ask_sql(context: RequestContext, request: SqlInput) -> SqlResponse:
+    """Run one SELECT on the documented views; at most 1,000 rows, 1 MiB and 2 seconds."""
+    if context.app.sql_console is None:
+        message = "SQL is not available here: start the daemon with `rota up`"
         raise Unavailable(message)
     space = None
-    if office.caller.role is not SpaceRole.MAIN:
-        space = (await office.store.read(find_space, office.caller.space)).id
-    inquiry = SqlQuery(sql=asked.sql, params=tuple(asked.params), space_id=space)
+    if context.caller.role is not SpaceRole.MAIN:
+        space = (await context.store.read(find_space, context.caller.space)).id
+    inquiry = SqlQuery(sql=request.sql, params=tuple(request.params), space_id=space)
     request_id = f"sql_{secrets.token_hex(6)}"
     begun = time.monotonic()
     try:
-        found = await office.app.sql_console.ask(inquiry)
-    except RotaError as fault:
-        _note(request_id, office, begun, fault.code, None)
+        found = await context.app.sql_console.ask(inquiry)
+    except RotaError as error:
+        _note(request_id, context, begun, error.code, None)
         raise
-    _note(request_id, office, begun, "answered", found)
+    _note(request_id, context, begun, "answered", found)
     return SqlResponse(
         request_id=request_id,
         columns=list(found.columns),
@@ -85,13 +85,13 @@ async def ask_sql(office: RequestContext, asked: SqlInput) -> SqlResponse:
 
 
 def _note(
-    request_id: str, office: RequestContext, begun: float, how: str, found: SqlResult | None
+    request_id: str, context: RequestContext, begun: float, how: str, found: SqlResult | None
 ) -> None:
-    """Write down that somebody asked, and nothing of what: a query may hold anything."""
+    """Log that a query was run, without its text, which may contain anything."""
     facts = {
         "request": request_id,
-        "caller": office.caller.id,
-        "space": office.caller.space,
+        "caller": context.caller.id,
+        "space": context.caller.space,
         "how": how,
         "rows": 0 if found is None else len(found.rows),
         "seconds": round(time.monotonic() - begun, 3),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from rota.commands.catalogue import command
 from rota.commands.context import Blocks, DaemonControl, RequestContext
-from rota.commands.fields import LARGEST_ID, Id, Instant, Limit, SpaceName, Word
+from rota.commands.fields import MAX_ID, Id, Instant, Limit, SpaceName, Word
 from rota.commands.responses import EmptyRequest, From, RequestModel, ResponseModel
 from rota.flow.observe.readiness import service_problems
 from rota.flow.observe.status import IDLE, RESTING, Status, StatusWarning, view_status
@@ -33,14 +33,14 @@ from rota.store.heartbeats import (
 )
 from rota.store.tasks import find_space
 
-UNREAD = MachineLoad()
-RECENT = 10 * 60 * 1_000_000
-"""How old a reading of a machine may be to tell how it is doing."""
+NO_LOAD = MachineLoad()
+MAX_SAMPLE_AGE = 10 * 60 * 1_000_000
+"""Maximum age of a machine sample that counts as current."""
 UNSENT = tuple(state for state in DeliveryState if state not in AT_REST)
 
 
 class QueueResponse(ResponseModel):
-    """How full the queue is."""
+    """Counts of runs in the queue."""
 
     ready: int
     delayed: int
@@ -52,14 +52,14 @@ class QueueResponse(ResponseModel):
 
 
 class SchedulesResponse(ResponseModel):
-    """How many schedules there are."""
+    """Counts of schedules."""
 
     active: int
     quarantined: int
 
 
 class WorkerResponse(ResponseModel):
-    """A process with slots."""
+    """A worker process."""
 
     id: str
     host: str
@@ -74,21 +74,21 @@ class WorkerResponse(ResponseModel):
 
 
 class WarningResponse(ResponseModel):
-    """Something to look at; the code is stable."""
+    """A warning; the code is stable."""
 
     code: str
     message: Annotated[str, From("sentence")]
 
 
 class PoolResponse(ResponseModel):
-    """What is ready in a pool."""
+    """Ready runs of a pool."""
 
     ready: int
     oldest_seconds: float | None
 
 
 class SlotResponse(ResponseModel):
-    """A slot that is in use: the run in it, and since when; workers are told to `main` alone."""
+    """A worker slot in use, with its run; the worker is visible to `main` only."""
 
     run: Annotated[int, From("run_id")]
     task: str
@@ -98,9 +98,9 @@ class SlotResponse(ResponseModel):
 
 
 class SlotsResponse(ResponseModel):
-    """How many runs there are at once, of how many the living workers can take.
+    """Worker slots in use, and the total of all live workers.
 
-    `running` has at most 100 of them, the longest first.
+    `running` has at most 100 of them, longest first.
     """
 
     used: int
@@ -109,7 +109,7 @@ class SlotsResponse(ResponseModel):
 
 
 class PollerResponse(ResponseModel):
-    """One loop of this daemon, and for how long it has not ended a step well."""
+    """A poller of this daemon, with the time since its last successful step."""
 
     name: str
     seconds_since_success: Annotated[float, From("silent_for")]
@@ -118,16 +118,16 @@ class PollerResponse(ResponseModel):
 
 
 class DaemonStatusResponse(ResponseModel):
-    """The daemon that answers."""
+    """The daemon that serves the request."""
 
     state: str
     pollers: list[PollerResponse]
 
 
 class StatusResponse(ResponseModel):
-    """Everything at a glance; to a member its own space alone.
+    """The status of all spaces, or for a member of its own space.
 
-    `idle` says why nobody takes work, and what to do, if nobody does.
+    `idle` is why no worker claims runs, and what to do about it.
     """
 
     at: datetime
@@ -146,13 +146,13 @@ class StatusResponse(ResponseModel):
 
 
 class WorkerList(ResponseModel):
-    """Every known worker."""
+    """All known workers."""
 
     workers: list[WorkerResponse]
 
 
 class MachineResponse(ResponseModel):
-    """A host on which workers are."""
+    """A host with workers."""
 
     host: str
     workers: int
@@ -166,13 +166,13 @@ class MachineResponse(ResponseModel):
 
 
 class MachineList(ResponseModel):
-    """Every host on which workers are."""
+    """All hosts with workers."""
 
     machines: list[MachineResponse]
 
 
 class AuditQuery(RequestModel):
-    """Which requests to list, newest first."""
+    """Filter for audit entries."""
 
     space: SpaceName | None = None
     before: Id | None = None
@@ -180,7 +180,7 @@ class AuditQuery(RequestModel):
 
 
 class AuditEntryResponse(ResponseModel):
-    """A change that somebody asked for through a door."""
+    """A change that a caller requested."""
 
     id: int
     at: datetime
@@ -191,29 +191,31 @@ class AuditEntryResponse(ResponseModel):
 
 
 class AuditList(ResponseModel):
-    """What was changed and by whom, newest first; `next` continues the list as `before`."""
+    """Audit entries, newest first; `next` continues the list as `before`."""
 
     entries: list[AuditEntryResponse]
     next: int | None
 
 
 @command("GET", "/v1/status", KeyScope.READ)
-async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResponse:  # noqa: ARG001
-    """Return how the whole is doing, or to a member how its space is doing."""
-    whole = office.caller.role is SpaceRole.MAIN
-    space = None if whole else (await office.store.read(find_space, office.caller.space)).id
-    seen = await view_status(office.store, office.app.limits.warnings, space, office.own)
+async def show_status(context: RequestContext, request: EmptyRequest) -> StatusResponse:  # noqa: ARG001
+    """Return the status of all spaces, or for a member of its own space."""
+    is_main = context.caller.role is SpaceRole.MAIN
+    space = None if is_main else (await context.store.read(find_space, context.caller.space)).id
+    seen = await view_status(
+        context.store, context.app.limits.warnings, space, context.daemon_state
+    )
     queue = seen.queue
-    hidden = {} if whole else {"worker": None}
+    hidden = {} if is_main else {"worker": None}
     running = [SlotResponse.from_model(slot, **hidden) for slot in seen.slots]
     workers = [
         WorkerResponse.from_model(worker, alive=worker.alive(seen.now)) for worker in seen.workers
     ]
-    own = office.app.daemon if whole else None
+    own = context.app.daemon if is_main else None
     daemon = None if own is None else _daemon(own)
-    problems = await office.store.database.problems()
+    problems = await context.store.database.problems()
     problems += [] if own is None else service_problems(own.services)
-    problems += [] if own is None else _plugin_problems(office.app.plugins.problems)
+    problems += [] if own is None else _plugin_problems(context.app.plugins.problems)
     blocks = None if own is None else own.blocks
     return StatusResponse(
         at=seen.now,
@@ -230,11 +232,11 @@ async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResp
         schedules=SchedulesResponse(active=queue.schedules, quarantined=queue.quarantined),
         unserved_routes=list(queue.unserved_routes),
         next_due=seen.next_due,
-        workers=workers if whole else [],
+        workers=workers if is_main else [],
         idle=None if seen.idle is None else seen.idle.sentence(),
         warnings=[
             WarningResponse.from_model(warning)
-            for warning in _warned(seen, daemon, problems, blocks, whole=whole)
+            for warning in _warnings(seen, daemon, problems, blocks, is_main=is_main)
         ],
     )
 
@@ -260,66 +262,66 @@ def _daemon(daemon: DaemonControl) -> DaemonStatusResponse:
     return DaemonStatusResponse(state=daemon.state, pollers=services)
 
 
-def _warned(
+def _warnings(
     seen: Status,
     daemon: DaemonStatusResponse | None,
     problems: Sequence[Problem],
     blocks: Blocks | None,
     *,
-    whole: bool,
+    is_main: bool,
 ) -> list[StatusWarning]:
-    """Return the warnings of the store, and those that this daemon has of itself."""
+    """Return the warnings of the store and of this daemon."""
     known = {warning.code for warning in seen.warnings}
     found = [
-        StatusWarning(code=each.code, sentence=each.whole() if whole else each.sentence)
+        StatusWarning(code=each.code, sentence=each.whole() if is_main else each.sentence)
         for each in problems
         if each.code not in known
     ]
     found += seen.warnings
     if daemon is not None and daemon.state != "working":
         idle = IDLE.get(daemon.state, RESTING)
-        sentence = f"this daemon is {daemon.state} and takes nothing new: {idle.step}"
+        sentence = f"this daemon is {daemon.state} and claims no runs: {idle.step}"
         found.append(StatusWarning(code="daemon_stopped", sentence=sentence))
     return [*found, *_block_warnings(blocks)]
 
 
 def _block_warnings(blocks: Blocks | None) -> list[StatusWarning]:
-    lately = [] if blocks is None else blocks.recent()
-    if not lately:
+    recent = [] if blocks is None else blocks.recent()
+    if not recent:
         return []
-    longest = max(block.seconds for block in lately)
-    last = lately[-1]
+    longest = max(block.seconds for block in recent)
+    last = recent[-1]
     sentence = (
-        f"code blocked this daemon {count_text(len(lately), 'time')} in the last hour, for "
-        f"{longest:.1f} s at the longest, and last in {last.ran or 'what nobody has seen'}: "
-        "look for loop.blocked in its log"
+        f"code blocked the event loop {count_text(len(recent), 'time')} in the last hour, for "
+        f"at most {longest:.1f} s, most recently in {last.ran or 'unknown code'}: "
+        "see loop.blocked in the log"
     )
     return [StatusWarning(code="loop_blocked", sentence=sentence)]
 
 
 @command("GET", "/v1/workers", KeyScope.ADMIN)
-async def list_workers(office: RequestContext, asked: EmptyRequest) -> WorkerList:  # noqa: ARG001
+async def list_workers(context: RequestContext, request: EmptyRequest) -> WorkerList:  # noqa: ARG001
     """List workers."""
-    check_main(office.caller)
-    now = from_micros(office.store.now())
-    found = await office.store.read(store_views.list_workers)
+    check_main(context.caller)
+    now = from_micros(context.store.now())
+    found = await context.store.read(store_views.list_workers)
     return WorkerList(
         workers=[WorkerResponse.from_model(worker, alive=worker.alive(now)) for worker in found]
     )
 
 
 @command("GET", "/v1/machines", KeyScope.ADMIN)
-async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineList:  # noqa: ARG001
-    """List hosts with the workers on them, and how busy they are as a whole."""
-    check_main(office.caller)
-    now = from_micros(office.store.now())
+async def list_machines(context: RequestContext, request: EmptyRequest) -> MachineList:  # noqa: ARG001
+    """List hosts with their workers and load."""
+    check_main(context.caller)
+    now = from_micros(context.store.now())
     hosts: dict[str, list[WorkerResponse]] = defaultdict(list)
-    for worker in await office.store.read(store_views.list_workers):
+    for worker in await context.store.read(store_views.list_workers):
         hosts[worker.host].append(WorkerResponse.from_model(worker, alive=worker.alive(now)))
-    since = office.store.now() - RECENT
+    since = context.store.now() - MAX_SAMPLE_AGE
     loads = {
-        reading.host: reading.load
-        for reading in await office.store.read(newest_machine_samples, since)
+        sample.host: sample.load
+        for sample in await context.store.read(newest_machine_samples, since)
     }
     return MachineList(
         machines=[
@@ -330,7 +332,7 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
                 slots=sum(worker.slots for worker in on if worker.alive),
                 running=sum(worker.running for worker in on),
                 seen_at=max(worker.seen_at for worker in on),
-                **loads.get(host, UNREAD)._asdict(),
+                **loads.get(host, NO_LOAD)._asdict(),
             )
             for host, on in sorted(hosts.items())
         ]
@@ -338,14 +340,14 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
 
 
 @command("GET", "/v1/audit", KeyScope.ADMIN)
-async def list_audit_entries(office: RequestContext, asked: AuditQuery) -> AuditList:
-    """List what was changed and by whom, newest first."""
-    space = visible_space(office.caller, asked.space)
-    before = LARGEST_ID if asked.before is None else asked.before
-    found = await office.store.read(audit.list_audit_entries, space, before, asked.limit)
+async def list_audit_entries(context: RequestContext, request: AuditQuery) -> AuditList:
+    """List changes with their callers, newest first."""
+    space = visible_space(context.caller, request.space)
+    before = MAX_ID if request.before is None else request.before
+    found = await context.store.read(audit.list_audit_entries, space, before, request.limit)
     return AuditList(
         entries=[AuditEntryResponse.from_model(entry) for entry in found],
-        next=found[-1].id if len(found) == asked.limit else None,
+        next=found[-1].id if len(found) == request.limit else None,
     )
 
 
@@ -353,7 +355,7 @@ HOUR = timedelta(hours=1)
 
 
 class MachineSamplesQuery(RequestModel):
-    """Which readings to list, newest first: since when (an hour ago), of which machine."""
+    """Filter for machine samples, by default of the last hour."""
 
     since: Instant | None = None
     before: Instant | None = None
@@ -362,7 +364,7 @@ class MachineSamplesQuery(RequestModel):
 
 
 class MachineSampleResponse(ResponseModel):
-    """What ran in a home at a moment, and how its machine was doing as a whole."""
+    """Running attempts of a home and the load of its machine at one time."""
 
     at: datetime
     host: str
@@ -377,21 +379,21 @@ class MachineSampleResponse(ResponseModel):
 
 
 class MachineSampleList(ResponseModel):
-    """Readings of machines, newest first; `next` continues the list as `before`."""
+    """Machine samples, newest first; `next` continues the list as `before`."""
 
     samples: list[MachineSampleResponse]
     next: datetime | None
 
 
 class HeartbeatsQuery(RequestModel):
-    """Of which running attempts to tell."""
+    """Filter for running attempts."""
 
     space: SpaceName | None = None
     limit: Limit = 100
 
 
 class AttemptHeartbeatResponse(ResponseModel):
-    """A running attempt, and what was last heard of it."""
+    """A running attempt with its last heartbeat."""
 
     run: Annotated[int, From("heartbeat.sample.run_id")]
     attempt: Annotated[int, From("heartbeat.sample.epoch")]
@@ -411,34 +413,34 @@ class AttemptHeartbeatResponse(ResponseModel):
 
 
 class HeartbeatList(ResponseModel):
-    """Running attempts, longest unheard first."""
+    """Running attempts, oldest heartbeat first."""
 
     heartbeats: list[AttemptHeartbeatResponse]
 
 
 @command("GET", "/v1/machines/samples", KeyScope.ADMIN)
 async def list_machine_samples(
-    office: RequestContext, asked: MachineSamplesQuery
+    context: RequestContext, request: MachineSamplesQuery
 ) -> MachineSampleList:
-    """List how machines were doing, one reading for each heartbeat of a daemon, newest first."""
-    check_main(office.caller)
-    now = from_micros(office.store.now())
-    since = to_micros(asked.since or now - HOUR)
-    before = to_micros(asked.before or now + HOUR)
-    found = await office.store.read(
-        heartbeats.list_machine_samples, since, before, asked.host, asked.limit
+    """List machine samples, one for each heartbeat of a daemon, newest first."""
+    check_main(context.caller)
+    now = from_micros(context.store.now())
+    since = to_micros(request.since or now - HOUR)
+    before = to_micros(request.before or now + HOUR)
+    found = await context.store.read(
+        heartbeats.list_machine_samples, since, before, request.host, request.limit
     )
-    more = len(found) == asked.limit
+    more = len(found) == request.limit
     return MachineSampleList(
-        samples=[MachineSampleResponse.from_model(reading) for reading in found],
+        samples=[MachineSampleResponse.from_model(sample) for sample in found],
         next=found[-1].at if more else None,
     )
 
 
 @command("GET", "/v1/heartbeats", KeyScope.READ)
-async def list_heartbeats(office: RequestContext, asked: HeartbeatsQuery) -> HeartbeatList:
-    """List running attempts with what was last heard of each."""
-    name = visible_space(office.caller, asked.space)
-    space = None if name is None else (await office.store.read(find_space, name)).id
-    found = await office.store.read(list_attempt_heartbeats, space, asked.limit)
+async def list_heartbeats(context: RequestContext, request: HeartbeatsQuery) -> HeartbeatList:
+    """List running attempts with their last heartbeats."""
+    name = visible_space(context.caller, request.space)
+    space = None if name is None else (await context.store.read(find_space, name)).id
+    found = await context.store.read(list_attempt_heartbeats, space, request.limit)
     return HeartbeatList(heartbeats=[AttemptHeartbeatResponse.from_model(one) for one in found])

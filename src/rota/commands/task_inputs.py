@@ -40,12 +40,12 @@ FIELD_OF = {
     "rrule": "rrule",
     "calendar": "times",
 }
-"""The field that holds the rule of a kind of schedule."""
+"""The field with the rule, by kind of schedule."""
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
 
 
 class NextCheckInput(RequestModel):
-    """The shortest and the longest time until the agent's next run."""
+    """Limits on the delay that an agent may choose for its next run."""
 
     min: Length
     max: Length
@@ -176,11 +176,11 @@ class PolicyInput(RequestModel):
 
 @with_fields("gate")
 class GateInput(RequestModel):
-    """A program that decides whether there is work to do; it prints a line `{"wake": true}`."""
+    """A program that decides before a run whether there is work: it prints `{"wake": true}`."""
 
 
 class DependencyInput(RequestModel):
-    """The task after whose runs this one runs, and the outcome of those."""
+    """The task after whose runs this one runs, and on which outcome."""
 
     task: TaskName
     on: AfterOn = AfterOn.SUCCESS
@@ -227,7 +227,7 @@ PARTS: Mapping[str, type[RequestModel]] = {
 
 
 class NewTaskInput(TaskInput):
-    """Everything about a task, with at most one schedule; without one it runs when requested."""
+    """All fields of a task, with at most one schedule; without one it runs on request."""
 
     space: SpaceName | None = None
     if TYPE_CHECKING:
@@ -244,21 +244,21 @@ class NewTaskInput(TaskInput):
             message = "give a model or a model_tier, not both"
             raise ValueError(message)
         if self.shell and given != {"command"}:
-            message = "a shell goes with a command alone"
+            message = "a shell needs a command, and no instructions"
             raise ValueError(message)
         return self
 
 
 @with_fields("", TaskCommand.CREATE, **PARTS)
 class CreateTask(NewTaskInput):
-    """A task to create; without a name it gets one from its title."""
+    """A task to create; the default name is derived from the title."""
 
     name: NewTaskName | None = None
 
 
 @with_fields("", TaskCommand.APPLY, **PARTS)
 class SetTask(NewTaskInput):
-    """A task as it should be; fields left out are as in a new task."""
+    """A task to create or replace; fields left out are as in a new task."""
 
     task: TaskName
 

@@ -1,4 +1,4 @@
-"""Tasks and schedules as they are sent."""
+"""Responses about tasks and schedules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _policy_record(policy: Policy) -> object:
 
 
 def _spec_text(name: str) -> From:
-    """Return where a field comes from that is a text of the task's spec, or missing."""
+    """Return the origin of a field that is an optional text of the task's spec."""
 
     def read(spec: Mapping[str, object]) -> str | None:
         value = spec.get(name)
@@ -61,7 +61,7 @@ def _spec_text(name: str) -> From:
 
 
 class ScheduleSummary(ResponseModel):
-    """When a task runs, in words."""
+    """A schedule of a task, in words."""
 
     id: int
     name: str
@@ -76,7 +76,7 @@ class ScheduleSummary(ResponseModel):
 
 
 class ScheduleResponse(ScheduleSummary):
-    """When a task runs."""
+    """A schedule of a task."""
 
     task: str
     task_id: int
@@ -86,14 +86,14 @@ class ScheduleResponse(ScheduleSummary):
 
 
 class DependencyResponse(ResponseModel):
-    """The task that a task follows."""
+    """The task after whose runs a task runs."""
 
     task: str
     on: AfterOn
 
 
 class TaskSummary(ResponseModel):
-    """What to do, and when."""
+    """A task, as in a list."""
 
     id: int
     name: str
@@ -118,7 +118,7 @@ class TaskSummary(ResponseModel):
 
 
 class TaskResponse(TaskSummary):
-    """What to do, when, and under which rules; `agent_spec` is what its agent was asked for."""
+    """A task with its policy; `agent_spec` is the spec of its agent."""
 
     agent: Annotated[str | None, _spec_text("agent")]
     agent_spec: Annotated[
@@ -132,15 +132,15 @@ class TaskResponse(TaskSummary):
     schedules: Sequence[ScheduleResponse]
 
     def etag(self) -> str:
-        """Return what changes whenever the task or one of its schedules does."""
+        """Return the ETag of the task."""
         return task_etag(self, self.schedules)
 
 
 class SiteResponse(ResponseModel):
-    """Where a task's programs run; `default` says that the task leaves it to its space.
+    """Where a task's programs run; `default` means that this is the default of its space.
 
-    `terminal` says that people can attach to the terminal of its runs. `enforced_limits` says
-    for whom each of its limits can be enforced where this was asked.
+    `terminal` means that `rota attach` can show its runs. `enforced_limits` is how each of its resource limits
+    can be enforced on the daemon's machine.
     """
 
     executor: str
@@ -158,7 +158,7 @@ class SiteResponse(ResponseModel):
 
 
 class ActivityResponse(ResponseModel):
-    """What a task is doing; `position` is its place in the queue of its pool and space, from 1."""
+    """The activity of a task; `position` is its place in the queue of its pool and space."""
 
     state: Literal["free", "queued", "running", "waiting"]
     run: Annotated[int | None, From("run", attrgetter("id"))]
@@ -168,7 +168,7 @@ class ActivityResponse(ResponseModel):
 
 
 class _Changing(Protocol):
-    """What has a version: a task, or the response about one."""
+    """A task, or the response about one."""
 
     @property
     def id(self) -> int: ...
@@ -182,7 +182,7 @@ class _Versioned(Protocol):
 
 
 def task_etag(task: _Changing, schedules: Sequence[_Versioned]) -> str:
-    """Return what changes whenever a task or one of its schedules does."""
+    """Return a text that changes with the task and with each of its schedules."""
     parts = [to_micros(task.updated_at), *(schedule.version for schedule in schedules)]
     return f'"{task.id}-{"-".join(format(part, "x") for part in parts)}"'
 
@@ -191,7 +191,7 @@ _summaries: dict[int, tuple[Task, Sequence[StoredSchedule], TaskSummary]] = {}
 
 
 def summarise_task(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -> TaskSummary:
-    """Return a task as a list shows it; the summary of an unchanged task is used again."""
+    """Return the summary of a task, from a cache if the task is unchanged."""
     state = task_state(task, now)
     known = _summaries.get(task.id)
     if known is not None and known[0] is task and known[1] == schedules and known[2].state == state:
@@ -207,7 +207,7 @@ def summarise_task(task: Task, schedules: Sequence[StoredSchedule], now: datetim
 async def describe_site(
     task: Task, role: SpaceRole, executors: ExecutorRegistry, sites: SiteChecker | None
 ) -> SiteResponse | None:
-    """Return where a task's programs run; None for callables, which run inside Rota."""
+    """Return the site of a task; None for functions, which run inside Rota."""
     if task.kind is TaskKind.PYTHON:
         return None
     try:
@@ -227,7 +227,7 @@ async def describe_site(
 
 
 def task_state(task: Task, now: datetime) -> str:
-    """Return whether the slots of a task run."""
+    """Return whether a task is enabled, disabled or paused."""
     if not task.enabled:
         return "disabled"
     return "paused" if task.paused_until is not None and task.paused_until > now else "enabled"

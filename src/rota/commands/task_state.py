@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import UNSEEN, Json, Limit, TextFormat, Word, resolve_task
+from rota.commands.fields import UNPRINTABLE, Json, Limit, TextFormat, Word, resolve_task
 from rota.commands.responses import From, RequestModel, ResponseModel, TaskSelector
 from rota.flow.define import task_state
 from rota.model.keys import KeyScope
@@ -20,33 +20,33 @@ from rota.store import tasks as store_tasks
 Name = Annotated[
     str,
     TextFormat(
-        rf"[^{UNSEEN}\x20\xa0/]{{1,256}}",
-        "write 1 to 256 characters without spaces or slashes, such as last-mail",
+        rf"[^{UNPRINTABLE}\x20\xa0/]{{1,256}}",
+        "use 1 to 256 characters without spaces or slashes, such as last-mail",
     ),
 ]
 
 
 class StateSelector(TaskSelector):
-    """One value of a task."""
+    """A value of a task's state."""
 
     key: Name
 
 
 class SetState(StateSelector):
-    """A value to be kept."""
+    """A value to store."""
 
     value: Json
 
 
 class StateQuery(TaskSelector):
-    """Which values to list, by key."""
+    """Filter for values."""
 
     after: Name | None = None
     limit: Limit = 100
 
 
 class StateResponse(ResponseModel):
-    """A value that a task keeps."""
+    """A value of a task's state."""
 
     key: str
     value: Annotated[Json, From(read=json.loads)]
@@ -55,20 +55,20 @@ class StateResponse(ResponseModel):
 
 
 class StateList(ResponseModel):
-    """What a task keeps, by key; `next` continues the list."""
+    """Values of a task, by key; `next` continues the list as `after`."""
 
     values: list[StateResponse]
     next: str | None
 
 
 class StateRemovedResponse(ResponseModel):
-    """What was forgotten."""
+    """The deleted value."""
 
     deleted: bool = True
 
 
 class SeenItemInput(RequestModel):
-    """An item that was come across."""
+    """An item to mark as seen."""
 
     item: Name
     provider: Word = "default"
@@ -76,20 +76,20 @@ class SeenItemInput(RequestModel):
 
 
 class MarkSeen(TaskSelector):
-    """Items to be marked, each once."""
+    """Items to mark as seen, each once."""
 
     items: list[SeenItemInput] = Field(min_length=1, max_length=task_state.MOST_ITEMS)
 
 
 class SeenItemSelector(TaskSelector):
-    """One item of a task."""
+    """A seen item of a task."""
 
     item: Name
     provider: Word = "default"
 
 
 class SeenItemResponse(ResponseModel):
-    """An item, and how often a task has seen it."""
+    """An item, and how often the task has seen it."""
 
     provider: str
     item: str
@@ -101,7 +101,7 @@ class SeenItemResponse(ResponseModel):
 
 
 class SeenItemList(ResponseModel):
-    """Items as they stand now, in the order they were named."""
+    """Items after the change, in the order of the request."""
 
     items: list[SeenItemResponse]
 
@@ -111,62 +111,64 @@ def _items(found: list[SeenItem]) -> SeenItemList:
 
 
 @command("GET", "/v1/tasks/{task}/state", KeyScope.READ)
-async def list_state(office: RequestContext, asked: StateQuery) -> StateList:
-    """List what a task keeps."""
-    task = await resolve_task(office, asked.task, asked.space)
-    store, caller, after = office.store, office.caller, asked.after or ""
+async def list_state(context: RequestContext, request: StateQuery) -> StateList:
+    """List the values of a task."""
+    task = await resolve_task(context, request.task, request.space)
+    store, caller, after = context.store, context.caller, request.after or ""
     found = await task_state.list_state(
-        store, caller, task.name, task.space, after=after, most=asked.limit
+        store, caller, task.name, task.space, after=after, most=request.limit
     )
-    more = found[-1].key if len(found) == asked.limit else None
+    more = found[-1].key if len(found) == request.limit else None
     return StateList(values=[StateResponse.from_model(one) for one in found], next=more)
 
 
 @command("GET", "/v1/tasks/{task}/state/{key}", KeyScope.READ)
-async def get_state(office: RequestContext, asked: StateSelector) -> StateResponse:
-    """Return a value that a task keeps."""
-    task = await resolve_task(office, asked.task, asked.space)
+async def get_state(context: RequestContext, request: StateSelector) -> StateResponse:
+    """Return a value of a task."""
+    task = await resolve_task(context, request.task, request.space)
     return StateResponse.from_model(
-        await task_state.get_state(office.store, office.caller, task.name, asked.key, task.space)
+        await task_state.get_state(
+            context.store, context.caller, task.name, request.key, task.space
+        )
     )
 
 
 @command("PUT", "/v1/tasks/{task}/state/{key}", KeyScope.DEFINE)
-async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
-    """Keep a value for a task, whatever stood under its key."""
-    task = await resolve_task(office, asked.task, asked.space)
-    office.keep(StateResponse.from_model, store_tasks.put_state)
+async def put_state(context: RequestContext, request: SetState) -> StateResponse:
+    """Store a value of a task, replacing an earlier one."""
+    task = await resolve_task(context, request.task, request.space)
+    context.record(StateResponse.from_model, store_tasks.put_state)
     kept = await task_state.put_state(
-        office.store, office.caller, task.name, asked.key, asked.value, task.space
+        context.store, context.caller, task.name, request.key, request.value, task.space
     )
     return StateResponse.from_model(kept)
 
 
 @command("DELETE", "/v1/tasks/{task}/state/{key}", KeyScope.DEFINE)
-async def drop_state(office: RequestContext, asked: StateSelector) -> StateRemovedResponse:
-    """Forget a value of a task."""
-    task = await resolve_task(office, asked.task, asked.space)
-    office.keep(lambda gone: StateRemovedResponse() if gone else None, store_tasks.drop_state)
-    await task_state.drop_state(office.store, office.caller, task.name, asked.key, task.space)
+async def drop_state(context: RequestContext, request: StateSelector) -> StateRemovedResponse:
+    """Delete a value of a task."""
+    task = await resolve_task(context, request.task, request.space)
+    context.record(lambda gone: StateRemovedResponse() if gone else None, store_tasks.drop_state)
+    await task_state.drop_state(context.store, context.caller, task.name, request.key, task.space)
     return StateRemovedResponse()
 
 
 @command("POST", "/v1/tasks/{task}/seen", KeyScope.DEFINE)
-async def mark_seen(office: RequestContext, asked: MarkSeen) -> SeenItemList:
-    """Count items as seen once more; `new` says that this was the first time."""
-    task = await resolve_task(office, asked.task, asked.space)
-    items = [(one.provider, one.item, one.data) for one in asked.items]
-    office.keep(_items, store_tasks.mark_seen)
+async def mark_seen(context: RequestContext, request: MarkSeen) -> SeenItemList:
+    """Mark items as seen once more; `new` means for the first time."""
+    task = await resolve_task(context, request.task, request.space)
+    items = [(one.provider, one.item, one.data) for one in request.items]
+    context.record(_items, store_tasks.mark_seen)
     return _items(
-        await task_state.mark_seen(office.store, office.caller, task.name, items, task.space)
+        await task_state.mark_seen(context.store, context.caller, task.name, items, task.space)
     )
 
 
 @command("GET", "/v1/tasks/{task}/seen/{item}", KeyScope.READ)
-async def get_seen(office: RequestContext, asked: SeenItemSelector) -> SeenItemResponse:
-    """Return an item as a task has seen it."""
-    task = await resolve_task(office, asked.task, asked.space)
+async def get_seen(context: RequestContext, request: SeenItemSelector) -> SeenItemResponse:
+    """Return a seen item of a task."""
+    task = await resolve_task(context, request.task, request.space)
     found = await task_state.get_seen(
-        office.store, office.caller, task.name, asked.provider, asked.item, task.space
+        context.store, context.caller, task.name, request.provider, request.item, task.space
     )
     return SeenItemResponse.from_model(found)

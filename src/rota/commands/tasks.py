@@ -32,7 +32,7 @@ from rota.commands.responses import (
     RunResponse,
     TaskSelector,
 )
-from rota.commands.runs import QueuedRunResponse, keep_queued
+from rota.commands.runs import QueuedRunResponse, record_queued
 from rota.commands.task_inputs import (
     KIND_OF,
     SPEC_NAMES,
@@ -94,14 +94,14 @@ from rota.timing.timetable import timetable
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
 FIRES = 3
-MOST_FIRES = 100
+MAX_FIRES = 100
 DEFAULT = "default"
-"""The schedule that a task has without naming it."""
-_OTHER_KIND = "this is a task of the kind {}; create another one instead"
+"""The name of a task's schedule if none is given."""
+_OTHER_KIND = "this is a task of the kind {}; create a new task instead"
 
 
 class TasksQuery(RequestModel):
-    """Which tasks to list, newest first."""
+    """Filter for tasks."""
 
     space: SpaceName | None = None
     thread: ThreadKey | None = None
@@ -121,10 +121,10 @@ class TaskList(ResponseModel):
 
 
 class TaskDetailResponse(TaskResponse):
-    """A task with what it is doing, its tally and its newest runs.
+    """A task with its activity, run counts and newest runs.
 
-    `warning` says why nobody is sent what it delivers, if that is so; `missing_programs` what it
-    names and the machine that answers does not have, such as its program.
+    `warning` is why its results cannot be delivered, if that is so. `missing_programs` are things that the
+    task names and that the daemon's machine does not have, such as its program.
     """
 
     site: SiteResponse | None
@@ -138,13 +138,13 @@ class TaskDetailResponse(TaskResponse):
 
 
 class SetTaskResponse(TaskDetailResponse):
-    """A task as it stands now, and whether it had to be created or changed for that."""
+    """A task, and whether it was created or changed by the request."""
 
     change: Literal["created", "changed", "unchanged"]
 
 
 class RunTask(TaskSelector):
-    """What a run that was asked for is given."""
+    """Input of a requested run."""
 
     payload: Json = None
     input: Text | None = None
@@ -152,7 +152,7 @@ class RunTask(TaskSelector):
 
 
 class DisableTask(TaskSelector):
-    """Why and until when a task's slots are not to run."""
+    """Why a task is disabled, and until when."""
 
     reason: Title = ""
     until: Word | None = None
@@ -160,7 +160,7 @@ class DisableTask(TaskSelector):
 
 
 class DeletedTaskResponse(ResponseModel):
-    """What was taken out of use, and the runs that were cancelled or are asked to stop."""
+    """The deleted task, with the runs that were cancelled or are stopping."""
 
     deleted: bool = True
     id: int
@@ -170,142 +170,146 @@ class DeletedTaskResponse(ResponseModel):
 
 
 @command("GET", "/v1/tasks", KeyScope.READ)
-async def list_tasks(office: RequestContext, asked: TasksQuery) -> TaskList:
-    """List tasks, newest first; a task's policy and the whole of its rules are shown with it."""
-    store = office.store
-    space = visible_space(office.caller, asked.space)
-    wanted = TaskFilter(
+async def list_tasks(context: RequestContext, request: TasksQuery) -> TaskList:
+    """List tasks, newest first, without policies and full rules."""
+    store = context.store
+    space = visible_space(context.caller, request.space)
+    query = TaskFilter(
         space_id=None if space is None else (await store.read(find_space, space)).id,
-        name=asked.name,
-        thread=asked.thread,
-        kind=asked.kind,
-        enabled=None if asked.state == "all" else asked.state == "enabled",
-        words=asked.text,
-        before=asked.before,
-        limit=asked.limit,
+        name=request.name,
+        thread=request.thread,
+        kind=request.kind,
+        enabled=None if request.state == "all" else request.state == "enabled",
+        words=request.text,
+        before=request.before,
+        limit=request.limit,
     )
-    found = await store.read(find_tasks, wanted)
+    found = await store.read(find_tasks, query)
     now = from_micros(store.now())
-    more = found[-1][0].id if len(found) == asked.limit else None
+    more = found[-1][0].id if len(found) == request.limit else None
     return TaskList(tasks=[summarise_task(task, own, now) for task, own in found], next=more)
 
 
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
-async def create_task(office: RequestContext, asked: CreateTask) -> TaskDetailResponse:
+async def create_task(context: RequestContext, request: CreateTask) -> TaskDetailResponse:
     """Create a task."""
-    _keep_shown(office, store_tasks.put_task)
-    return await _shown(office, await _put(office, asked, asked.name))
+    _record_detail(context, store_tasks.put_task)
+    return await _detail(context, await _put(context, request, request.name))
 
 
 @command("POST", "/v1/threads/{thread_key}/tasks", KeyScope.DEFINE, status=201)
-async def create_thread_task(office: RequestContext, asked: CreateThreadTask) -> TaskDetailResponse:
-    """Create a task for an agent that belongs to a conversation."""
-    _keep_shown(office, store_tasks.put_task)
-    wanted = CreateTask(
-        title=asked.title,
-        instructions=asked.instructions,
-        thread=asked.thread_key,
-        schedule=asked.schedule,
-        policy=asked.policy,
+async def create_thread_task(
+    context: RequestContext, request: CreateThreadTask
+) -> TaskDetailResponse:
+    """Create a task for an agent in a thread."""
+    _record_detail(context, store_tasks.put_task)
+    task = CreateTask(
+        title=request.title,
+        instructions=request.instructions,
+        thread=request.thread_key,
+        schedule=request.schedule,
+        policy=request.policy,
     )
-    return await _shown(office, await _put(office, wanted, None))
+    return await _detail(context, await _put(context, task, None))
 
 
 @command("GET", "/v1/tasks/{task}", KeyScope.READ)
-async def show_task(office: RequestContext, asked: TaskSelector) -> TaskDetailResponse:
-    """Return a task with its schedules, its tally, its newest runs and its next fires."""
-    return await _shown(office, await resolve_task(office, asked.task, asked.space))
+async def show_task(context: RequestContext, request: TaskSelector) -> TaskDetailResponse:
+    """Return a task with its schedules, run counts, newest runs and next fires."""
+    return await _detail(context, await resolve_task(context, request.task, request.space))
 
 
 @command("PATCH", "/v1/tasks/{task}", KeyScope.DEFINE)
-async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailResponse:
-    """Change what is given and leave the rest.
+async def change_task(context: RequestContext, request: UpdateTask) -> TaskDetailResponse:
+    """Change the given fields of a task.
 
-    With `If-Match` only the task that the caller has seen is changed.
+    With `If-Match`, only a task that has not changed since the caller read it.
     """
-    task = await resolve_task(office, asked.task, asked.space)
-    stood = await _as_seen(office, task)
-    spec = changed_spec(task.spec, asked)
-    if asked.command is not None or asked.shell is not None:
+    task = await resolve_task(context, request.task, request.space)
+    expected = await _check_version(context, task)
+    spec = change_spec(task.spec, request)
+    if request.command is not None or request.shell is not None:
         check_script(spec)
-    kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
-    if task.kind is TaskKind.AGENT and office.app.plugins.agents.takes_program(spec.get("agent")):
+    kinds = {KIND_OF[name] for name in request.spec() if name in KIND_OF}
+    if task.kind is TaskKind.AGENT and context.app.plugins.agents.takes_program(spec.get("agent")):
         kinds.discard(TaskKind.SCRIPT)
     if kinds - {task.kind}:
         raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
-    _check_call(office, asked.call)
-    await check_site(office, task.kind, spec, asked, task.space)
-    await check_maker(office, task.kind, spec, task.space, asked.schedule, task)
-    if asked.checks is not None:
-        await check_patterns(office, spec, task.space)
+    _check_call(context, request.call)
+    await check_site(context, task.kind, spec, request, task.space)
+    await check_maker(context, task.kind, spec, task.space, request.schedule, task)
+    if request.checks is not None:
+        await check_patterns(context, spec, task.space)
     after = task.after
-    if "after" in asked.model_fields_set:
-        after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
-    _keep_shown(office, store_tasks.put_task, task)
+    if "after" in request.model_fields_set:
+        after = (
+            None if request.after is None else After(task=request.after.task, on=request.after.on)
+        )
+    _record_detail(context, store_tasks.put_task, task)
     await tasks.put_task(
-        office.store,
-        office.caller,
+        context.store,
+        context.caller,
         task.name,
         space=task.space,
-        title=task.title if asked.title is None else asked.title,
+        title=task.title if request.title is None else request.title,
         kind=task.kind,
         route=task.route,
-        spec=resolve_agent(office.app.plugins.agents, task.kind, spec),
-        policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
+        spec=resolve_agent(context.app.plugins.agents, task.kind, spec),
+        policy=task.policy if request.policy is None else request.policy.over(task.policy),
         after=after,
         origin=task.origin if task.origin != tasks.CODE else "api",
         replace=True,
-        wish=None if asked.schedule is None else asked.schedule.wish(),
-        schedule=asked.schedule_name,
+        wish=None if request.schedule is None else request.schedule.wish(),
+        schedule=request.schedule_name,
         thread=task.thread,
-        stood=stood,
-        executors=office.app.plugins.executors,
-        channels=office.app.plugins.channel_names,
+        stood=expected,
+        executors=context.app.plugins.executors,
+        channels=context.app.plugins.channel_names,
     )
-    return await _shown(office, task)
+    return await _detail(context, task)
 
 
 @command("PUT", "/v1/tasks/{task}", KeyScope.DEFINE)
-async def put_task(office: RequestContext, asked: SetTask) -> SetTaskResponse:
-    """Let a task of a name be what is said, whether there is one or not.
+async def put_task(context: RequestContext, request: SetTask) -> SetTaskResponse:
+    """Create or replace the task of a name.
 
-    A number is one that there is, by its name or its id. What is left out is as in a new task:
-    without a schedule the `default` one is dropped.
+    A number is the name or id of an existing task. Fields left out are as in a new task: without a
+    schedule, the `default` one is removed.
     """
-    if asked.task.isdigit():
-        found: Task | None = await resolve_task(office, asked.task, asked.space)
+    if request.task.isdigit():
+        found: Task | None = await resolve_task(context, request.task, request.space)
     else:
-        owner = await office.store.read(find_space, resolve_space(office, asked.space))
-        found = await office.store.read(find_task, owner.id, asked.task)
-    stood = None if found is None else (await _shown(office, found)).etag()
+        owner = await context.store.read(find_space, resolve_space(context, request.space))
+        found = await context.store.read(find_task, owner.id, request.task)
+    expected = None if found is None else (await _detail(context, found)).etag()
     if found is not None:
-        await _as_seen(office, found)
-    name = asked.task if found is None else found.name
+        await _check_version(context, found)
+    name = request.task if found is None else found.name
 
     async def recorded(within: RequestContext, done: Task) -> SetTaskResponse:
-        return _changed(await _recorded(within, done), stood)
+        return _set_response(await _unprobed_detail(within, done), expected)
 
-    office.keep_seen(recorded, store_tasks.put_task, whole=False)
-    task = await _put(office, asked, name, replace=found)
-    return _changed(await _shown(office, task), stood)
+    context.record_with(recorded, store_tasks.put_task, whole=False)
+    task = await _put(context, request, name, replace=found)
+    return _set_response(await _detail(context, task), expected)
 
 
-def _changed(shown: TaskDetailResponse, stood: str | None) -> SetTaskResponse:
-    if stood is None:
+def _set_response(shown: TaskDetailResponse, expected: str | None) -> SetTaskResponse:
+    if expected is None:
         return SetTaskResponse(**dict(shown), change="created")
     return SetTaskResponse(
-        **dict(shown), change="unchanged" if shown.etag() == stood else "changed"
+        **dict(shown), change="unchanged" if shown.etag() == expected else "changed"
     )
 
 
 @command("DELETE", "/v1/tasks/{task}", KeyScope.DEFINE)
-async def delete_task(office: RequestContext, asked: TaskSelector) -> DeletedTaskResponse:
-    """Take a task out of use: queued runs are cancelled, running ones told to stop.
+async def delete_task(context: RequestContext, request: TaskSelector) -> DeletedTaskResponse:
+    """Delete a task: queued runs are cancelled, running ones are asked to stop.
 
-    Its history stays until retention, and its name may be used again.
+    Its history is kept for the retention period, and its name can be used again.
     """
-    task = await resolve_task(office, asked.task, asked.space)
-    await _as_seen(office, task)
+    task = await resolve_task(context, request.task, request.space)
+    await _check_version(context, task)
 
     def deleted(gone: tasks.DeletedTask) -> DeletedTaskResponse:
         return DeletedTaskResponse(
@@ -313,274 +317,281 @@ async def delete_task(office: RequestContext, asked: TaskSelector) -> DeletedTas
         )
 
     def about_to(gone: tasks.DeletedTask) -> None:
-        office.keep(lambda done: deleted(gone) if done else None, store_settlement.delete_task)
+        context.record(lambda done: deleted(gone) if done else None, store_settlement.delete_task)
 
-    store, caller = office.store, office.caller
+    store, caller = context.store, context.caller
     return deleted(await tasks.delete_task(store, caller, task.name, task.space, about_to))
 
 
 @command("POST", "/v1/tasks/{task}/run-now", KeyScope.RUN, status=201)
-async def run_task(office: RequestContext, asked: RunTask) -> QueuedRunResponse:
-    """Queue a run now, also of a disabled task; its schedules do not move."""
-    task = await resolve_task(office, asked.task, asked.space)
-    payload = asked.payload
-    if asked.input is not None:
+async def run_task(context: RequestContext, request: RunTask) -> QueuedRunResponse:
+    """Queue a run now, even if the task is disabled; its schedules do not change."""
+    task = await resolve_task(context, request.task, request.space)
+    payload = request.payload
+    if request.input is not None:
         if payload is not None:
-            raise Invalid("input", asked.input, "give either an input or a payload")
-        payload = {"input": asked.input}
-    await check_runner(office, task, payload)
-    keep_queued(office, asked.key)
+            raise Invalid("input", request.input, "give an input or a payload, not both")
+        payload = {"input": request.input}
+    await check_runner(context, task, payload)
+    record_queued(context, request.key)
     done = await runs.run_now(
-        office.store, office.caller, task.name, task.space, payload=payload, key=asked.key
+        context.store, context.caller, task.name, task.space, payload=payload, key=request.key
     )
     return QueuedRunResponse.from_model(done)
 
 
 @command("POST", "/v1/tasks/{task}/enable", KeyScope.DEFINE)
-async def enable_task(office: RequestContext, asked: TaskSelector) -> TaskDetailResponse:
-    """Let a task's slots run again, from now on."""
-    task = await resolve_task(office, asked.task, asked.space)
-    _keep_shown(office, store_tasks.enable_task, task)
-    return await _shown(
-        office, await tasks.enable_task(office.store, office.caller, task.name, task.space)
+async def enable_task(context: RequestContext, request: TaskSelector) -> TaskDetailResponse:
+    """Enable a task: its slots run again, from now on."""
+    task = await resolve_task(context, request.task, request.space)
+    _record_detail(context, store_tasks.enable_task, task)
+    return await _detail(
+        context, await tasks.enable_task(context.store, context.caller, task.name, task.space)
     )
 
 
 @command("POST", "/v1/tasks/{task}/disable", KeyScope.DEFINE)
-async def disable_task(office: RequestContext, asked: DisableTask) -> TaskDetailResponse:
-    """Stop a task's slots from running, for good or until a time; what runs goes on."""
-    task = await resolve_task(office, asked.task, asked.space)
+async def disable_task(context: RequestContext, request: DisableTask) -> TaskDetailResponse:
+    """Disable a task, permanently or until a time; running runs continue."""
+    task = await resolve_task(context, request.task, request.space)
     until = None
-    if asked.until is not None:
-        home = (await office.store.read(find_space, task.space)).timezone
-        now = from_micros(office.store.now())
-        until = parse_instant(asked.until, asked.timezone or home, now, "until")
-    _keep_shown(office, store_settlement.disable_task, task)
+    if request.until is not None:
+        home = (await context.store.read(find_space, task.space)).timezone
+        now = from_micros(context.store.now())
+        until = parse_instant(request.until, request.timezone or home, now, "until")
+    _record_detail(context, store_settlement.disable_task, task)
     changed = await tasks.disable_task(
-        office.store, office.caller, task.name, task.space, reason=asked.reason, until=until
+        context.store, context.caller, task.name, task.space, reason=request.reason, until=until
     )
-    return await _shown(office, changed)
+    return await _detail(context, changed)
 
 
 async def _put(
-    office: RequestContext, asked: NewTaskInput, name: str | None, *, replace: Task | None = None
+    context: RequestContext, request: NewTaskInput, name: str | None, *, replace: Task | None = None
 ) -> Task:
-    """Make a task, or the one that it replaces what was asked for."""
-    if asked.command is not None:
-        check_script(asked.spec())
-    space = resolve_space(office, asked.space) if replace is None else replace.space
-    kind = next(KIND_OF[name] for name in KIND_OF if getattr(asked, name) is not None)
+    """Create a task, or replace an existing one."""
+    if request.command is not None:
+        check_script(request.spec())
+    space = resolve_space(context, request.space) if replace is None else replace.space
+    kind = next(KIND_OF[name] for name in KIND_OF if getattr(request, name) is not None)
     if replace is not None and replace.kind is not kind:
         raise Invalid("kind", kind, _OTHER_KIND.format(replace.kind))
-    _check_call(office, asked.call)
-    owner = await office.store.read(find_space, space)
-    await check_site(office, kind, asked.spec(), asked, space)
-    await check_maker(office, kind, asked.spec(), space, asked.schedule)
-    await check_patterns(office, asked.spec(), space)
-    base = await tasks.usual_policy(office.store, owner.id, kind)
-    following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
+    _check_call(context, request.call)
+    owner = await context.store.read(find_space, space)
+    await check_site(context, kind, request.spec(), request, space)
+    await check_maker(context, kind, request.spec(), space, request.schedule)
+    await check_patterns(context, request.spec(), space)
+    base = await tasks.usual_policy(context.store, owner.id, kind)
+    following = (
+        None if request.after is None else After(task=request.after.task, on=request.after.on)
+    )
     return await tasks.put_task(
-        office.store,
-        office.caller,
-        name or await free_name(office, owner.id, asked),
+        context.store,
+        context.caller,
+        name or await find_free_name(context, owner.id, request),
         space=space,
-        title=asked.title or "",
+        title=request.title or "",
         kind=kind,
         route=ROUTES[kind],
         spec=resolve_agent(
-            office.app.plugins.agents,
+            context.app.plugins.agents,
             kind,
-            _with_its_agent(asked, replace, office.app.plugins.agents),
+            _new_spec(request, replace, context.app.plugins.agents),
         ),
-        policy=base if asked.policy is None else asked.policy.over(base),
+        policy=base if request.policy is None else request.policy.over(base),
         after=following,
-        origin=await task_origin(office, owner.id),
+        origin=await task_origin(context, owner.id),
         replace=replace is not None,
-        wish=None if asked.schedule is None else asked.schedule.wish(),
-        thread=asked.thread,
-        executors=office.app.plugins.executors,
-        channels=office.app.plugins.channel_names,
-        drops=DEFAULT if asked.schedule is None and replace is not None else None,
+        wish=None if request.schedule is None else request.schedule.wish(),
+        thread=request.thread,
+        executors=context.app.plugins.executors,
+        channels=context.app.plugins.channel_names,
+        drops=DEFAULT if request.schedule is None and replace is not None else None,
     )
 
 
-def _with_its_agent(
-    asked: NewTaskInput, stands: Task | None, agents: AgentRegistry
+def _new_spec(
+    request: NewTaskInput, existing: Task | None, agents: AgentRegistry
 ) -> dict[str, Any]:
-    """Return what was asked for; a task that stands keeps its agent, whatever the setting is."""
-    told = asked.spec()
-    known: Any = None if stands is None else stands.spec.get("agent")
-    if asked.instructions is not None and known is not None and (not agents.takes_program(known)):
-        told.setdefault("agent", known)
-    return told
+    """Return the spec of a request; an existing task keeps its agent when the setting changes."""
+    spec = request.spec()
+    known: Any = None if existing is None else existing.spec.get("agent")
+    if request.instructions is not None and known is not None and (not agents.takes_program(known)):
+        spec.setdefault("agent", known)
+    return spec
 
 
-def _check_call(office: RequestContext, call: str | None) -> None:
-    if call is not None and not office.local and call not in office.app.limits.calls:
+def _check_call(context: RequestContext, call: str | None) -> None:
+    if call is not None and not context.local and call not in context.app.limits.calls:
         message = (
-            f"the callable {call!r} may not be named over the network: add it to the setting "
-            "`calls`, or create the task with `rota` on the machine itself"
+            f"the function {call!r} is not allowed over the network: add it to the setting "
+            "`calls`, or create the task with `rota` on the same machine"
         )
         raise NotPermitted(message)
 
 
-async def _as_seen(office: RequestContext, task: Task) -> int | None:
-    """Refuse to change a task that is no longer as the caller has seen it."""
-    if office.expected_version is None:
+async def _check_version(context: RequestContext, task: Task) -> int | None:
+    """Refuse to change a task that has changed since the caller read it."""
+    if context.expected_version is None:
         return None
-    own = await office.store.read(list_schedules, [task.id])
-    if office.expected_version not in {"*", task_etag(task, own)}:
-        message = f"the task {task.name!r} has changed meanwhile: look at it again"
+    own = await context.store.read(list_schedules, [task.id])
+    if context.expected_version not in {"*", task_etag(task, own)}:
+        message = f"the task {task.name!r} has changed: read it again"
         raise Stale(message)
     return to_micros(task.updated_at)
 
 
-def _keep_shown(
-    office: RequestContext, change: Callable[..., Any], known: Task | None = None
+def _record_detail(
+    context: RequestContext, change: Callable[..., Any], known: Task | None = None
 ) -> None:
-    """Keep a task as it stands after a change."""
+    """Record the response about a task after a change."""
 
     async def recorded(within: RequestContext, done: object) -> TaskDetailResponse | None:
         task = done if isinstance(done, Task) else known
-        return None if task is None or done is False else await _recorded(within, task)
+        return None if task is None or done is False else await _unprobed_detail(within, task)
 
-    office.keep_seen(recorded, change, whole=False)
-
-
-async def _recorded(office: RequestContext, task: Task) -> TaskDetailResponse:
-    """Return a task without what its machine says of it: for that no transaction waits."""
-    return await _shown(office.with_app(sites=None), task)
+    context.record_with(recorded, change, whole=False)
 
 
-async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
-    view = await view_task(office.store, office.caller, task.name, task.space)
+async def _unprobed_detail(context: RequestContext, task: Task) -> TaskDetailResponse:
+    """Return a task without what must be probed on the machine while a transaction is open."""
+    return await _detail(context.with_app(sites=None), task)
+
+
+async def _detail(context: RequestContext, task: Task) -> TaskDetailResponse:
+    view = await view_task(context.store, context.caller, task.name, task.space)
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
-    role = (await office.store.read(find_space, view.task.space)).role
+    role = (await context.store.read(find_space, view.task.space)).role
     return TaskDetailResponse.from_model(
         view.task,
         state=task_state(view.task, view.now),
         schedules=[ScheduleResponse.from_model(schedule) for schedule in view.schedules],
-        site=await describe_site(view.task, role, office.app.plugins.executors, office.app.sites),
+        site=await describe_site(view.task, role, context.app.plugins.executors, context.app.sites),
         activity=ActivityResponse.from_model(view.activity),
         counts=view.counts,
         recent=[RunResponse.from_model(run) for run in view.recent],
         fires=fires[:FIRES],
-        forecast=await forecast_task(office, view.task),
+        forecast=await forecast_task(context, view.task),
         warning=warn_unreachable_target(
-            view.task.policy.deliver_to, office.app.plugins.channel_names
+            view.task.policy.deliver_to, context.app.plugins.channel_names
         ),
-        missing_programs=await lacks_of(office, view.task, role),
+        missing_programs=await find_missing(context, view.task, role),
     )
 
 
 KEPT = frozenset({*KIND_OF, "agent", "model_tier", "shell"})
-"""Fields of the spec that a change replaces and never removes."""
+"""Fields of the spec that a change can replace but not remove."""
 CHANGEABLE = frozenset(SPEC_NAMES) - KEPT
 
 
-def changed_spec(stood: Mapping[str, Any], asked: TaskInput) -> dict[str, Any]:
-    """Return a task's spec with what was asked for, and without what was asked to be nothing.
+def change_spec(expected: Mapping[str, Any], request: TaskInput) -> dict[str, Any]:
+    """Return a task's spec with the changes of a request; null removes a field.
 
-    An executor says its whole site anew.
+    An executor replaces the whole site.
     """
-    anew = SITE_FIELDS if "executor" in asked.model_fields_set else ()
-    dropped = {name for name in CHANGEABLE if name in asked.model_fields_set}
-    kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
-    return {**kept, **asked.spec()}
+    anew = SITE_FIELDS if "executor" in request.model_fields_set else ()
+    dropped = {name for name in CHANGEABLE if name in request.model_fields_set}
+    kept = {name: expected[name] for name in expected if name not in dropped and name not in anew}
+    return {**kept, **request.spec()}
 
 
-async def check_patterns(office: RequestContext, spec: Mapping[str, Any], space: str) -> None:
-    """Refuse checks whose patterns are no regular expressions, or take too long to compile."""
-    told = patterns_in(spec)
-    if not told or office.app.probes is None:
+async def check_patterns(context: RequestContext, spec: Mapping[str, Any], space: str) -> None:
+    """Refuse checks whose regular expressions are invalid or take too long to compile."""
+    patterns = patterns_in(spec)
+    if not patterns or context.app.probes is None:
         return
-    fault = await office.app.probes.check_patterns(space, [pattern for _, pattern in told])
-    if fault is not None:
-        n, why = fault
-        field, pattern = (CHECKS, len(told)) if n is None else told[n]
+    error = await context.app.probes.check_patterns(space, [pattern for _, pattern in patterns])
+    if error is not None:
+        n, why = error
+        field, pattern = (CHECKS, len(patterns)) if n is None else patterns[n]
         raise Invalid(field, pattern, why)
 
 
 async def check_site(
-    office: RequestContext,
+    context: RequestContext,
     kind: TaskKind,
     spec: Mapping[str, Any],
-    asked: TaskInput,
+    request: TaskInput,
     space: str,
 ) -> None:
-    """Refuse a site that the task may not have, or that it names and cannot be had here.
+    """Refuse a site that is not permitted, or that the task names and this machine lacks.
 
-    What a task leaves to its space is not tried: it may run on another machine, or later.
+    The default site is not probed: the task may run on another machine, or later.
     """
     touched = [
-        name for name in (*SITE_FIELDS, "folder", *LIMIT_FIELDS) if name in asked.model_fields_set
+        name for name in (*SITE_FIELDS, "folder", *LIMIT_FIELDS) if name in request.model_fields_set
     ]
-    said = [name for name in touched if getattr(asked, name) is not None]
-    if not touched or (kind is TaskKind.PYTHON and not said):
+    given = [name for name in touched if getattr(request, name) is not None]
+    if not touched or (kind is TaskKind.PYTHON and not given):
         return
     if kind is TaskKind.PYTHON:
-        raise Invalid(said[0], getattr(asked, said[0]), "a callable runs within Rota: leave it out")
+        raise Invalid(
+            given[0], getattr(request, given[0]), "a function runs inside Rota: leave it out"
+        )
     if spec.get("folder") is not None:
         check_folder(spec["folder"])
-    role = (await office.store.read(find_space, space)).role
-    site = site_of(spec, role, office.app.plugins.executors)
-    if office.app.sites is None:
+    role = (await context.store.read(find_space, space)).role
+    site = site_of(spec, role, context.app.plugins.executors)
+    if context.app.sites is None:
         return
-    if any(name in SITE_FIELDS for name in said):
-        await office.app.sites.admit(site, role)
+    if any(name in SITE_FIELDS for name in given):
+        await context.app.sites.admit(site, role)
     chosen = spec.get("executor") and spec.get("cpus")
-    if chosen and (await office.app.sites.limit_enforcement(site))["cpus"] is LimitEnforcement.NOT:
-        message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
+    if chosen and (await context.app.sites.limit_enforcement(site))["cpus"] is LimitEnforcement.NOT:
+        message = (
+            f"{site.executor} cannot limit processors on this machine: leave cpus out, "
+            "or see `rota doctor`"
+        )
         raise Unavailable(message)
 
 
-async def lacks_of(office: RequestContext, task: Task, role: SpaceRole) -> Sequence[str]:
-    """Return what a task names and the daemon's machine does not have; nobody else knows."""
-    if office.app.sites is None or office.local:
+async def find_missing(context: RequestContext, task: Task, role: SpaceRole) -> Sequence[str]:
+    """Return what a task names and the daemon's machine lacks; empty without a daemon."""
+    if context.app.sites is None or context.local:
         return []
-    return await office.app.sites.missing_programs(task, role)
+    return await context.app.sites.missing_programs(task, role)
 
 
-PERSON = "api"
-AT_THE_MACHINE = "cli"
+API_ORIGIN = "api"
+CLI_ORIGIN = "cli"
 
 
-async def task_origin(office: RequestContext, space_id: int) -> str:
-    """Return what is kept of who makes a task; refuse an attempt that has made enough."""
-    own = await _own_task(office)
+async def task_origin(context: RequestContext, space_id: int) -> str:
+    """Return the origin of a new task; refuse an attempt that has created too many."""
+    own = await _attempt_task(context)
     if own is None:
-        return AT_THE_MACHINE if office.local else PERSON
-    check_created_tasks(await office.store.read(count_tasks_made_by_attempts, space_id))
+        return CLI_ORIGIN if context.local else API_ORIGIN
+    check_created_tasks(await context.store.read(count_tasks_made_by_attempts, space_id))
     return origin_of(own.origin)
 
 
 async def check_maker(
-    office: RequestContext,
+    context: RequestContext,
     kind: TaskKind,
     spec: Mapping[str, Any],
     space: str,
     schedule: ScheduleInput | None = None,
-    stands: Task | None = None,
+    existing: Task | None = None,
 ) -> None:
-    """Refuse an attempt that would make a task reach further than itself, or fire too often."""
-    await _check_money(office, kind, spec, space, stands)
-    own = await _own_task(office)
+    """Refuse a task of an attempt that has more rights than its own task, or fires too often."""
+    await _check_money(context, kind, spec, space, existing)
+    own = await _attempt_task(context)
     if own is None:
         return
-    store = office.store
+    store = context.store
     if kind is not TaskKind.PYTHON:
-        executors = office.app.plugins.executors
+        executors = context.app.plugins.executors
         mine = site_of(own.spec, (await store.read(find_space, own.space)).role, executors)
         check_reach(mine, site_of(spec, (await store.read(find_space, space)).role, executors))
         check_tools(own.spec, kind, spec)
-        check_judging_fields(own.spec, None if stands is None else stands.spec, spec)
+        check_judging_fields(own.spec, None if existing is None else existing.spec, spec)
     if schedule is None:
         return
     if (
-        stands is not None
-        and len(await store.read(list_schedules, [stands.id])) >= MAX_CREATED_SCHEDULES
+        existing is not None
+        and len(await store.read(list_schedules, [existing.id])) >= MOST_SCHEDULES
     ):
-        message = f"it has {MAX_CREATED_SCHEDULES} schedules already: change one of them"
+        message = f"the task already has {MAX_CREATED_SCHEDULES} schedules: change one of them"
         raise Conflict(message)
     now = from_micros(store.now())
     rule = build_rule(schedule.wish(), (await store.read(find_space, space)).timezone, now, now)
@@ -588,65 +599,72 @@ async def check_maker(
 
 
 async def _check_money(
-    office: RequestContext, kind: TaskKind, spec: Mapping[str, Any], space: str, stands: Task | None
+    context: RequestContext,
+    kind: TaskKind,
+    spec: Mapping[str, Any],
+    space: str,
+    existing: Task | None,
 ) -> None:
-    """Refuse an agent whose money nobody could count where a budget counts it."""
+    """Refuse an agent without a price where a budget limits the cost."""
     if kind is not TaskKind.AGENT:
         return
-    owner = await office.store.read(find_space, space)
-    known = await office.store.read(budgets_for_task, 0 if stands is None else stands.id, owner.id)
+    owner = await context.store.read(find_space, space)
+    known = await context.store.read(
+        budgets_for_task, 0 if existing is None else existing.id, owner.id
+    )
     for caps in known.values():
         check_priced(
-            office.app.plugins.agents, resolve_agent(office.app.plugins.agents, kind, spec), caps
+            context.app.plugins.agents, resolve_agent(context.app.plugins.agents, kind, spec), caps
         )
 
 
-async def check_runner(office: RequestContext, task: Task, payload: object) -> None:
-    """Refuse an attempt that would queue too much, or tell a task without walls what to do."""
-    if office.caller.attempt is None:
+async def check_runner(context: RequestContext, task: Task, payload: object) -> None:
+    """Refuse an attempt that queues too many runs, or controls a task with more rights."""
+    if context.caller.attempt is None:
         return
-    counts = await office.store.read(count_runs, task.id)
+    counts = await context.store.read(count_runs, task.id)
     check_queue(counts.get("queued", 0))
     if payload is not None:
-        await check_maker(office, task.kind, task.spec, task.space, stands=task)
+        await check_maker(context, task.kind, task.spec, task.space, existing=task)
 
 
-async def _own_task(office: RequestContext) -> Task | None:
-    held = office.caller.attempt
+async def _attempt_task(context: RequestContext) -> Task | None:
+    held = context.caller.attempt
     if held is None:
         return None
-    (own,) = await office.store.read(get_tasks, [held.task_id])
+    (own,) = await context.store.read(get_tasks, [held.task_id])
     return own
 
 
-LONGEST_SLUG = 40
-MOST_READ = 1_000
-"""How many characters are looked at: Unicode's forms of many marks take their square."""
+MAX_SLUG = 40
+MAX_SLUG_SOURCE = 1_000
+"""Maximum text for a name: normalizing combining marks takes quadratic time."""
 SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "æ": "ae", "ø": "oe"})
 
 
-async def free_name(office: RequestContext, space_id: int, asked: NewTaskInput) -> str:
-    """Return a name that nobody has, made of what the task is about."""
-    said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
-    slug = name = slug_of(said)
+async def find_free_name(context: RequestContext, space_id: int, request: NewTaskInput) -> str:
+    """Return an unused name, derived from the title or the work."""
+    work = request.instructions or request.call or " ".join(request.command or ())
+    source = request.title or work
+    slug = name = make_slug(source)
     count = 1
-    while await office.store.read(find_task, space_id, name) is not None:
+    while await context.store.read(find_task, space_id, name) is not None:
         count += 1
         name = f"{slug}-{count}"
     return name
 
 
-def slug_of(said: str) -> str:
-    """Return the name that words make."""
-    plain = _plain(said[:MOST_READ].lower())
-    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST_SLUG].strip("-")
+def make_slug(source: str) -> str:
+    """Return a text as a task name."""
+    plain = _plain(source[:MAX_SLUG_SOURCE].lower())
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_SLUG].strip("-")
     if not slug or slug.isdigit():  # a number alone is an id
         slug = f"task-{slug}".strip("-")
     return slug
 
 
 def _plain(text: str) -> str:
-    """Return text with letters for those that have marks."""
+    """Return text with accents removed."""
     whole = unicodedata.normalize("NFC", text).translate(SPELLED)
     parted = unicodedata.normalize("NFKD", whole)
     return "".join(sign for sign in parted if not unicodedata.combining(sign))

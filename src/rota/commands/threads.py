@@ -14,7 +14,7 @@ from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import (
     PLAIN,
-    UNSEEN,
+    UNPRINTABLE,
     Id,
     Json,
     Limit,
@@ -45,7 +45,8 @@ from rota.store.threads import add_message, put_thread
 
 Title = Annotated[str, StringConstraints(max_length=200), PLAIN]
 Trigger = Annotated[
-    str, TextFormat(rf"[^{UNSEEN}\x20\xa0]{{0,64}}", "write a word without spaces, such as @rota")
+    str,
+    TextFormat(rf"[^{UNPRINTABLE}\x20\xa0]{{0,64}}", "use a word without spaces, such as @rota"),
 ]
 Answering = Annotated[
     str, TextFormat(r"([A-Za-z0-9_][A-Za-z0-9_.:-]{0,127})?", "name a task, such as inbox")
@@ -53,7 +54,7 @@ Answering = Annotated[
 
 
 class ThreadsQuery(RequestModel):
-    """Which threads to list, newest first."""
+    """Filter for threads."""
 
     space: SpaceName | None = None
     before: Id | None = None
@@ -61,27 +62,29 @@ class ThreadsQuery(RequestModel):
 
 
 class ThreadSelector(RequestModel):
-    """One conversation."""
+    """A thread."""
 
     thread_key: ThreadKey
     space: SpaceName | None = None
 
 
 class RegisterThread(ThreadSelector):
-    """What is said of a thread; what is left out stays as it is, an empty word takes it away."""
+    """Settings of a thread; fields left out do not change, empty ones are removed."""
 
     title: Title | None = None
     task: Answering | None = Field(
-        default=None, description="Who answers: an agent with a shared session."
+        default=None, description="Task that answers, an agent with a shared session."
     )
-    trigger: Trigger | None = Field(default=None, description="The word that asks for an answer.")
+    trigger: Trigger | None = Field(
+        default=None, description="Trigger word: only messages that contain it are answered."
+    )
     metadata: dict[str, Json] | None = Field(
-        default=None, description="What is known of it elsewhere."
+        default=None, description="Metadata of the thread, for example from its provider."
     )
 
 
 class ThreadResponse(ResponseModel):
-    """A conversation; `task` answers there, unless it is disabled."""
+    """A thread; `task` answers its messages, unless it is disabled."""
 
     id: int
     thread: Annotated[str, From("key")]
@@ -91,8 +94,8 @@ class ThreadResponse(ResponseModel):
     trigger: str | None
     metadata: dict[str, Json]
     created_at: datetime
-    last_message_at: datetime | None = Field(description="When something was last said there.")
-    pending: int = Field(description="How many messages nobody has read.")
+    last_message_at: datetime | None = Field(description="Time of the last message.")
+    pending: int = Field(description="Number of unread messages.")
 
 
 class ThreadList(ResponseModel):
@@ -103,7 +106,7 @@ class ThreadList(ResponseModel):
 
 
 class CancelledThreadResponse(ResponseModel):
-    """How many runs of a conversation have ended, and how many were asked to stop."""
+    """Numbers of runs of a thread that were cancelled, and that are stopping."""
 
     thread: str
     cancelled: int
@@ -111,98 +114,102 @@ class CancelledThreadResponse(ResponseModel):
 
 
 @command("GET", "/v1/threads", KeyScope.READ)
-async def list_threads(office: RequestContext, asked: ThreadsQuery) -> ThreadList:
-    """List conversations, newest first."""
-    space = visible_space(office.caller, asked.space)
-    owner = None if space is None else (await office.store.read(find_space, space)).id
-    wanted = ThreadFilter(space_id=owner, before=asked.before, limit=asked.limit)
-    found = await office.store.read(store_threads.list_threads, wanted)
-    more = found[-1].id if len(found) == asked.limit else None
+async def list_threads(context: RequestContext, request: ThreadsQuery) -> ThreadList:
+    """List threads, newest first."""
+    space = visible_space(context.caller, request.space)
+    owner = None if space is None else (await context.store.read(find_space, space)).id
+    query = ThreadFilter(space_id=owner, before=request.before, limit=request.limit)
+    found = await context.store.read(store_threads.list_threads, query)
+    more = found[-1].id if len(found) == request.limit else None
     return ThreadList(threads=[ThreadResponse.from_model(one) for one in found], next=more)
 
 
 @command("GET", "/v1/threads/{thread_key}", KeyScope.READ)
-async def show_thread(office: RequestContext, asked: ThreadSelector) -> ThreadResponse:
-    """Return a conversation: what it is called, and who answers there."""
-    store, caller = office.store, office.caller
+async def show_thread(context: RequestContext, request: ThreadSelector) -> ThreadResponse:
+    """Return a thread with its title and the task that answers."""
+    store, caller = context.store, context.caller
     return ThreadResponse.from_model(
-        await threads.find_thread(store, caller, asked.thread_key, asked.space)
+        await threads.find_thread(store, caller, request.thread_key, request.space)
     )
 
 
 @command("PUT", "/v1/threads/{thread_key}", KeyScope.DEFINE)
-async def register_thread(office: RequestContext, asked: RegisterThread) -> ThreadResponse:
-    """Register a conversation before anybody speaks there, or change what is said of it."""
-    store, caller, key = office.store, office.caller, asked.thread_key
-    space = await threads.owner_of(store, caller, key, asked.space)
+async def register_thread(context: RequestContext, request: RegisterThread) -> ThreadResponse:
+    """Register a thread before its first message, or change its settings."""
+    store, caller, key = context.store, context.caller, request.thread_key
+    space = await threads.owner_of(store, caller, key, request.space)
     changes: dict[str, Any] = {}
-    if asked.title is not None:
-        changes["title"] = asked.title
-    if asked.trigger is not None:
-        changes["trigger"] = asked.trigger or None
-    if asked.metadata is not None:
-        changes["metadata"] = threads.checked_facts(asked.metadata)
-    if asked.task is not None:
-        task = await resolve_task(office, asked.task, space) if asked.task else None
+    if request.title is not None:
+        changes["title"] = request.title
+    if request.trigger is not None:
+        changes["trigger"] = request.trigger or None
+    if request.metadata is not None:
+        changes["metadata"] = threads.checked_facts(request.metadata)
+    if request.task is not None:
+        task = await resolve_task(context, request.task, space) if request.task else None
         changes["task_id"] = None if task is None else threads.answering(task).id
-    office.keep(ThreadResponse.from_model, put_thread)
+    context.record(ThreadResponse.from_model, put_thread)
     return ThreadResponse.from_model(await threads.register(store, caller, key, space, changes))
 
 
 @command("POST", "/v1/threads/{thread_key}/cancel", KeyScope.RUN)
-async def cancel_thread(office: RequestContext, asked: ThreadSelector) -> CancelledThreadResponse:
-    """End what is queued, going on or waiting for an answer in a conversation."""
-    store, caller = office.store, office.caller
-    found = await threads.find_thread(store, caller, asked.thread_key, asked.space)
-    ended, stopping = await threads.cancel_thread(store, caller, found, office.app.chance)
+async def cancel_thread(
+    context: RequestContext, request: ThreadSelector
+) -> CancelledThreadResponse:
+    """Cancel the queued, running and waiting runs of a thread."""
+    store, caller = context.store, context.caller
+    found = await threads.find_thread(store, caller, request.thread_key, request.space)
+    ended, stopping = await threads.cancel_thread(store, caller, found, context.app.chance)
     return CancelledThreadResponse(thread=found.key, cancelled=ended, stopping=stopping)
 
 
-LAST = 2**62
-LONGEST_DATA = (MAX_FILES_BYTES + 2) // 3 * 4
+NEWEST = 2**62
+MAX_DATA = (MAX_FILES_BYTES + 2) // 3 * 4
 
 
 class MessageFileInput(RequestModel):
-    """A file that goes with a message."""
+    """A file of a message."""
 
     name: Annotated[Word, StringConstraints(max_length=MAX_NAME)] = Field(
-        description="What it is called, without folders; each name once in a message."
+        description="File name without folders, unique in the message."
     )
     type: Word | None = Field(
-        default=None, description="What it is, such as `image/png`; left out, as its name tells."
+        default=None,
+        description="Media type, such as `image/png`; by default derived from the name.",
     )
-    data: Annotated[str, StringConstraints(max_length=LONGEST_DATA)] = Field(
-        description="What is in it, in base64.", json_schema_extra={"contentEncoding": "base64"}
+    data: Annotated[str, StringConstraints(max_length=MAX_DATA)] = Field(
+        description="Content in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
 
 
 class CreateMessage(RequestModel):
-    """What is said in a thread."""
+    """A message to a thread."""
 
     thread_key: ThreadKey
     text: Annotated[Text, StringConstraints(max_length=MAX_MESSAGE)] = Field(
-        default="", description="May be left out where files say it."
+        default="", description="Text; may be empty if there are files."
     )
     files: list[MessageFileInput] = Field(
         default_factory=list,
         max_length=MAX_FILES,
-        description=f"Files for who reads it, {MAX_FILES_BYTES >> 20} MiB together at most.",
+        description=f"Files, at most {MAX_FILES_BYTES >> 20} MiB in total.",
     )
     sender: Word | None = Field(
-        default=None, description="Who said it, if the caller speaks for others; only for `main`."
+        default=None, description="Author, if not the caller; for `main` only."
     )
     agent: Word | None = Field(
-        default=None, description="Who answers, if no task answers in this thread."
+        default=None, description="Agent that answers, if the thread has no task."
     )
     delivery_mode: Literal["steer", "followUp"] = Field(
         default="steer",
-        description="`steer`: the run that goes on is told, if it listens. `followUp`: the next.",
+        description="`steer`: pass it to the running run if that accepts messages; `followUp`: "
+        "leave it to the next run.",
     )
     space: SpaceName | None = None
 
 
 class MessagesQuery(RequestModel):
-    """Which messages of a thread to list, newest first."""
+    """Filter for messages of a thread."""
 
     thread_key: ThreadKey
     space: SpaceName | None = None
@@ -211,7 +218,7 @@ class MessagesQuery(RequestModel):
 
 
 class MessageFileResponse(ResponseModel):
-    """What is known of a file of a message."""
+    """A file of a message, without its content."""
 
     name: str
     type: Annotated[str, From("mimetype")]
@@ -220,7 +227,7 @@ class MessageFileResponse(ResponseModel):
 
 
 class MessageResponse(ResponseModel):
-    """A message, the run that is queued to read it if it asks for one, and the run that has."""
+    """A message, its queued reader run if there is one, and the run that has read it."""
 
     id: int
     thread: str
@@ -242,55 +249,57 @@ class MessageList(ResponseModel):
 
 
 @command("POST", "/v1/threads/{thread_key}/messages", KeyScope.RUN, status=201)
-async def create_message(office: RequestContext, asked: CreateMessage) -> MessageResponse:
-    """Say something in a thread: to the run that goes on there if it listens, else to the next."""
-    if asked.sender is not None:
-        check_main(office.caller)
-        check_person(office.caller)
-    office.keep(MessageResponse.from_model, add_message)
-    said = await messages.say(
-        office.store,
-        office.caller,
-        office.app.plugins.agents,
-        asked.thread_key,
-        asked.text,
-        space=resolve_space(office, asked.space),
-        sender=asked.sender,
-        agent=asked.agent,
-        follow_up=asked.delivery_mode == "followUp",
-        files=await asyncio.to_thread(_sent, asked.files) if asked.files else (),
+async def create_message(context: RequestContext, request: CreateMessage) -> MessageResponse:
+    """Send a message to a thread: to its running run if that accepts messages, else to the next."""
+    if request.sender is not None:
+        check_main(context.caller)
+        check_person(context.caller)
+    context.record(MessageResponse.from_model, add_message)
+    message = await messages.say(
+        context.store,
+        context.caller,
+        context.app.plugins.agents,
+        request.thread_key,
+        request.text,
+        space=resolve_space(context, request.space),
+        sender=request.sender,
+        agent=request.agent,
+        follow_up=request.delivery_mode == "followUp",
+        files=await asyncio.to_thread(_attachments, request.files) if request.files else (),
     )
-    return MessageResponse.from_model(said)
+    return MessageResponse.from_model(message)
 
 
-def _sent(files: list[MessageFileInput]) -> list[messages.NewAttachment]:
+def _attachments(files: list[MessageFileInput]) -> list[messages.NewAttachment]:
     return [messages.NewAttachment(file.name, file.type, _decoded(file)) for file in files]
 
 
 def _decoded(file: MessageFileInput) -> bytes:
-    """Return what is in a file; there is one way to write it in base64, and no other counts."""
+    """Return the content of a file from canonical base64."""
     try:
         content = binascii.a2b_base64(file.data, strict_mode=True)
     except (binascii.Error, ValueError):
         content = None
     if content is None or not file.data.endswith(_last_four(content)):
-        raise Invalid("data", file.data[:20], f"{file.name} is not base64: send it without breaks")
+        raise Invalid(
+            "data", file.data[:20], f"{file.name} is not valid base64: send it without line breaks"
+        )
     return content
 
 
 def _last_four(content: bytes) -> str:
-    """Return how bytes end in base64: of the last signs some bits count for nothing."""
+    """Return the last four base64 characters of bytes, to detect other encodings of them."""
     return base64.b64encode(content[(len(content) - 1) // 3 * 3 :]).decode()
 
 
 @command("GET", "/v1/threads/{thread_key}/messages", KeyScope.READ)
-async def list_messages(office: RequestContext, asked: MessagesQuery) -> MessageList:
-    """List what was said in a thread, newest first, and who has read it."""
-    space = resolve_space(office, asked.space)
-    await messages.check_thread(office.store, office.caller, asked.thread_key, space)
-    before = asked.before or LAST
-    found = await office.store.read(
-        store_threads.list_messages, asked.thread_key, space, before, asked.limit
+async def list_messages(context: RequestContext, request: MessagesQuery) -> MessageList:
+    """List messages of a thread, newest first, with the runs that read them."""
+    space = resolve_space(context, request.space)
+    await messages.check_thread(context.store, context.caller, request.thread_key, space)
+    before = request.before or NEWEST
+    found = await context.store.read(
+        store_threads.list_messages, request.thread_key, space, before, request.limit
     )
-    more = found[-1].id if len(found) == asked.limit else None
+    more = found[-1].id if len(found) == request.limit else None
     return MessageList(messages=[MessageResponse.from_model(one) for one in found], next=more)

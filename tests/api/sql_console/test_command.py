@@ -11,7 +11,7 @@ from rota.app.settings import Settings
 from rota.cli.reference import sql_page
 from rota.commands.catalogue import execute, find_command, read_request
 from rota.commands.context import AppContext, RequestContext
-from rota.commands.errors import error_code, fault_record
+from rota.commands.errors import error_code, error_record
 from rota.errors import Invalid, NotPermitted, SqlRefused, SqlTimeout, Unavailable
 from rota.model.keys import KeyScope
 from rota.model.spaces import SpaceRole
@@ -84,7 +84,7 @@ def test_a_body_that_is_wrong_is_refused_in_one_sentence(body):
 
 
 def test_faults_have_their_codes():
-    assert fault_record(SqlRefused("x"))["error"]["code"] == "sql_refused"
+    assert error_record(SqlRefused("x"))["error"]["code"] == "sql_refused"
     assert (error_code(SqlRefused("x")).status, error_code(SqlTimeout("x")).exit_code) == (400, 8)
     assert not ASK.writes
 

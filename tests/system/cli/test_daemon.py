@@ -230,7 +230,7 @@ def test_the_doctor_tells_which_programs_the_daemon_finds(house):
     house.up("--port", "0", PATH=f"{house.folder}/of-daemons:{usual}")
     done = house.rota("doctor", "--json", PATH=f"{house.folder}/of-terminals:{usual}")
     found = json.loads(done.stdout)["findings"]
-    end = "is not on the PATH of the daemon, wanted by the task terminals"
+    end = "is not on the PATH of the daemon, needed by the task terminals"
     told = [each["message"] for each in found if each["code"] == "programs"]
     assert told == [f"the program only-terminals {end}"]
 

@@ -111,7 +111,7 @@ def bells():
 
 
 async def test_no_bell_is_left_of_what_has_ended(tmp_path):
-    """Of a gate, a check or an earlier try nobody says that it is forgotten."""
+    """Of a gate, a check or an earlier attempt nobody says that it is forgotten."""
     async with a_home(tmp_path) as home:
         before = bells()
         for _ in range(3):

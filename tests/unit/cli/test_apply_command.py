@@ -51,7 +51,7 @@ def test_a_rehearsal_changes_nothing(rota, file):
         ("tasks = 1", "[tasks.NAME]"),
         ("[tasks]\nx = 1", "[tasks.NAME]"),
         ("[other.x]\ncall = 'a:b'", "[tasks.NAME]"),
-        ("[tasks.'a/b']\ncall = 'a:b'", "without a slash"),
+        ("[tasks.'a/b']\ncall = 'a:b'", "cannot contain a slash"),
         ("[tasks.12]\ncommand = ['true']", "is the id of a task"),
         ("[tasks.x", "Expected"),
         ("\x00", "Invalid"),

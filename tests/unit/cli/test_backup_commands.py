@@ -17,7 +17,7 @@ def test_a_backup_is_written_and_restored_elsewhere(worked, tmp_path):
     other = f"sqlite:///{tmp_path}/other.db"
     answer = worked.ok("restore", str(file), "--store", other)
     assert answer.out.startswith(f"Restored {other}: 1 task, 0 schedules, 1 run, ")
-    assert answer.out.endswith("next    rota verify, then rota up\n")
+    assert answer.out.endswith("next      rota verify, then rota up\n")
     assert [run["id"] for run in worked.json("runs", "--store", other)["runs"]] == [1]
     assert worked.json("verify", "--store", other)["ok"]
 

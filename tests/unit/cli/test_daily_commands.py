@@ -17,8 +17,8 @@ def test_add_takes_the_time_first_and_echoes_what_it_means(rota):
     assert first == "Added summarise-my-inbox."
     assert words == "  weekdays at 07:00, Europe/Berlin"
     assert len(fires) == 3
-    assert place == "  runs in a process, as usual in the space main"
-    assert results == "  results stay with the runs: rota logs summarise-my-inbox"
+    assert place == "  executor: process (default for space main)"
+    assert results == "  results: rota logs summarise-my-inbox"
     assert uses == "  a run uses: unknown until one has told what it used"
     made = rota.json("ls")["tasks"][0]
     assert (made["kind"], made["thread"]) == ("agent", "cli:default")
@@ -101,7 +101,7 @@ def test_waiting_exits_by_the_outcome(rota, hello):
     rota.ok("once")
     waiting = rota("run", "2", "--wait")
     assert (waiting.code, waiting.out) == (7, "")
-    assert "Shall I go on? [yes/no]\nAnswer it: rota answer 2 TEXT" in waiting.err
+    assert "Shall I go on? [yes/no]\nTo answer: rota answer 2 TEXT" in waiting.err
     failed = rota("run", "3", "--wait", "--json")
     assert (failed.code, failed.json["state"]) == (1, "failed")
     rota.ok("run", hello)
@@ -143,7 +143,7 @@ def test_a_key_is_shown_once_and_revoked(rota):
     made = rota("key", "create", "grafana", "--scope", "read")
     assert made.out.startswith("rota_")
     assert made.out.count("\n") == 1
-    assert "Shown this once" in made.err
+    assert "not shown again" in made.err
     (key,) = rota.json("key", "list")["keys"]
     assert (key["name"], key["scopes"]) == ("grafana", ["read"])
     assert made.out.strip() not in rota.ok("key", "list").out
@@ -232,7 +232,9 @@ def test_a_dry_run_of_any_write_changes_nothing(rota, words):
     )  # fmt: skip
     before = [rota.json(*look) for look in looks]
     assert rota.json(*words, "--dry-run") == {"dry_run": True}
-    assert rota.ok(*words, "--dry-run").out.endswith("It would be done; nothing was changed.\n")
+    assert rota.ok(*words, "--dry-run").out.endswith(
+        "Dry run: the request is valid, and nothing was changed.\n"
+    )
     assert [rota.json(*look) for look in looks] == before
 
 
@@ -277,7 +279,7 @@ def test_a_name_that_several_spaces_have_is_refused_with_all_of_them(rota):
         rota.ok("space", "create", space)
         rota.ok("task", "create", "x", *HELLO, "--space", space)
     sentence = rota.refused("task", "delete", "x", code=3)
-    assert sentence == 'no task "x": there is one in alice and in bob: say which with --space'
+    assert sentence == 'no task "x": there is one in alice and in bob: choose it with --space'
     assert len(rota.json("ls")["tasks"]) == 2
 
 

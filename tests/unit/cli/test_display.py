@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rota.cli.display import NOTHING
-from rota.cli.run_text import as_it_stands, event_row, fault_words, not_told, told_once
-from rota.cli.status import gone_words, worker_rows
+from rota.cli.run_text import (
+    agent_error_text,
+    drop_partial_lines,
+    event_row,
+    merge_retries,
+    without_output,
+)
+from rota.cli.status import gone_text, worker_rows
 from rota.model.text import MORE
 
 HELLO = ("--call", "rota.samples:hello")
@@ -43,26 +49,32 @@ def test_a_fault_and_the_wait_that_follows_are_told_once():
     busy = an_event(1, "run.agent_error", kind="overload", detail="busy at provider")
     wait = {"kind": "overload", "retry": 1, "of": 3, "at": "2026-11-15T12:00:05Z"}
     again, end = an_event(2, "run.agent_error", **wait), an_event(3, "run.settled")
-    one, last = told_once([busy, again, end])
+    one, last = merge_retries([busy, again, end])
     told = "The model's provider is overloaded (busy at provider); Rota tries again"
-    assert fault_words(one["data"], "UTC") == f"{told} at 2026-11-15 12:00:05 (1 of 3)."
+    assert agent_error_text(one["data"], "UTC") == f"{told} at 2026-11-15 12:00:05 (1 of 3)."
     assert last == end
-    assert list(told_once([busy, end])) == [busy, end]
-    assert list(told_once([busy])) == [busy]
+    assert list(merge_retries([busy, end])) == [busy, end]
+    assert list(merge_retries([busy])) == [busy]
 
 
 def test_the_end_of_an_output_is_not_promised_once_it_is_there():
     begin = an_event(1, "run.output", stream="out", text=f"a\n{MORE}")
     alone, end = an_event(2, "run.output", text=MORE), an_event(3, "run.output", text="z")
-    assert [event["data"]["text"] for event in as_it_stands([begin, alone, end])] == ["a\n", "z"]
-    assert as_it_stands([begin]) == [begin]
+    assert [event["data"]["text"] for event in drop_partial_lines([begin, alone, end])] == [
+        "a\n",
+        "z",
+    ]
+    assert drop_partial_lines([begin]) == [begin]
 
 
 def test_an_error_does_not_repeat_what_the_output_has_told():
     wrote = "Traceback:\n  File x\nValueError: no"
     run = {"logs": [{"text": f"{wrote}\n"}]}
-    assert not_told(f"ValueError: no\nexit code 1\n{wrote}", run) == "ValueError: no\nexit code 1"
-    assert not_told("exit code 1\nanother line", run) == "exit code 1\nanother line"
+    assert (
+        without_output(f"ValueError: no\nexit code 1\n{wrote}", run)
+        == "ValueError: no\nexit code 1"
+    )
+    assert without_output("exit code 1\nanother line", run) == "exit code 1\nanother line"
 
 
 def test_a_run_that_never_began_has_no_start(rota, hello):
@@ -89,5 +101,5 @@ def test_workers_that_are_gone_are_counted_unless_they_hold_work():
     ]
     rows = worker_rows({"at": "2026-11-15T12:00:01Z", "workers": workers})
     assert [row[:2] for row in rows] == [["a", "alive"], ["b", "gone"]]
-    assert gone_words(workers) == "12 workers are gone."
-    assert gone_words(workers[:2]) == ""
+    assert gone_text(workers) == "12 workers are gone."
+    assert gone_text(workers[:2]) == ""

@@ -22,7 +22,7 @@ def sound(there, rota):
 
 
 def test_a_sound_home_has_no_findings(sound):
-    assert sound.ok("doctor").out.startswith("Nothing is wrong.\nPrograms can run in:\n")
+    assert sound.ok("doctor").out.startswith("No problems found.\nExecutors:\n")
     answer = sound.json("doctor")
     assert (answer["ok"], answer["findings"]) == (True, [])
 
@@ -39,7 +39,10 @@ def test_each_executor_is_told_with_what_it_lacks(sound):
     assert (missing["what"], missing["needed"]) == ("podman", True)
     assert "install docker or podman" in missing["to_do"]
     lines = sound.ok("doctor").out
-    assert "  ✗ container  cannot be had here\n      needs podman (/nonexistent/podman)" in lines
+    assert (
+        "  ✗ container  not available on this machine\n      needs podman (/nonexistent/podman)"
+        in lines
+    )
 
 
 def test_a_list_of_mounts_that_cannot_be_trusted_is_found(sound):
@@ -159,7 +162,7 @@ def test_a_gateway_that_does_not_run_and_its_secrets_are_told(sound, tmp_path):
     (tmp_path / "bank").write_text("a long enough secret")
     (tmp_path / "bank").chmod(0o600)
     lines = sound.ok("doctor").out
-    assert "The gateway to providers:\n  does not run; it starts when" in lines
+    assert "Gateway:\n  not running; it starts when" in lines
     assert "  ✓ anthropic, kept\n" in lines
     assert "canary" not in lines + answer.out
 
@@ -200,7 +203,7 @@ def test_programs_that_tasks_name_and_that_cannot_be_found_are_told(sound, monke
     answer = sound("doctor", "--json")
     assert answer.code == 1
     told = [found["message"] for found in answer.json["findings"] if found["code"] == "programs"]
-    end = "is not on the PATH of this terminal, wanted by the"
+    end = "is not on the PATH of this terminal, needed by the"
     assert told == [
         f"the program claude {end} task agent",
         f"the program nosuchprogram {end} tasks gone, gone-too",
@@ -208,6 +211,6 @@ def test_programs_that_tasks_name_and_that_cannot_be_found_are_told(sound, monke
     lines = sound("doctor").out
     assert lines.count(str(tmp_path)) == 1
     assert (
-        f"No daemon answers, so programs were looked for on the PATH of this terminal: {tmp_path}\n"
+        f"No daemon is running; programs were searched on the PATH of this terminal: {tmp_path}\n"
         in lines
     )

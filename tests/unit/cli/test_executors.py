@@ -23,10 +23,10 @@ def test_what_several_executors_lack_is_told_once():
         )
     ]
     assert told == [
-        "Programs can run in:",
-        "  ✓ process    every stop is certain",
-        "  ✓ container  every stop is certain",
+        "Executors:",
+        "  ✓ process    processes can be stopped reliably",
+        "  ✓ container  processes can be stopped reliably",
         "      without a runtime that holds (podman): upgrade it",
-        "  ✓ tmux       every stop is certain",
+        "  ✓ tmux       processes can be stopped reliably",
         "  process, tmux: without a limit on CPUs (cgroup): hand it over",
     ]

@@ -55,7 +55,7 @@ def test_an_unknown_command_is_refused(rota):
 
 def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
     answer = rota("task", "create", "two", "--command", "echo a", "--command", "echo b")
-    assert (answer.code, answer.err) == (2, "rota: --command is given 2 times: give it once\n")
+    assert (answer.code, answer.err) == (2, "rota: --command is given 2 times: use it once\n")
     assert rota("task", "show", "two").code == 3
     checks = ("--check", "min_length=1", "--check", "not_like=error")
     rota.ok("task", "create", "many", "--command", "true", *checks)
@@ -77,7 +77,7 @@ def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
     ],
 )
 def test_an_empty_name_is_refused_by_the_name_of_its_argument(rota, words, name):
-    assert rota.refused(*words) == f'{name} "": it is empty: say which one'
+    assert rota.refused(*words) == f'{name} "": must not be empty'
 
 
 def test_the_version_is_told(capsys):
@@ -103,7 +103,7 @@ def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(there, rota):
     connection.close()
     plain = rota("task", "create", "hello", "--call", "rota.samples:hello")
     assert plain.code == 1
-    assert plain.err.startswith("rota: unexpected: SQLError")
+    assert plain.err.startswith("rota: unexpected SQLError")
     assert plain.err.count("\n") == 1
     again = rota("task", "create", "hello", "--call", "rota.samples:hello", "--debug")
     assert "Traceback" in again.err

@@ -25,7 +25,7 @@ class FakeDaemon:
 def carried(daemon, *messages):
     going = io.BytesIO()
     lines = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
-    McpBridge(daemon).carry(io.BytesIO(b"\n".join(lines)), going)
+    McpBridge(daemon).forward(io.BytesIO(b"\n".join(lines)), going)
     return [json.loads(line) for line in going.getvalue().splitlines()]
 
 
@@ -64,7 +64,7 @@ def test_what_a_message_of_2026_says_of_itself_is_said_to_http_too():
 
 def test_faults_are_answers_and_the_bridge_stands():
     daemon = FakeDaemon(
-        Unavailable("the daemon at x does not answer"),
+        Unavailable("the daemon at x does not respond"),
         (401, {}, b'{"error": {"message": "this key opens nothing"}}'),
         (502, {}, b"<html>"),
         (200, {}, b'{"jsonrpc": "2.0", "id": 4, "result": {}}'),

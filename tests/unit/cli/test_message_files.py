@@ -54,7 +54,7 @@ def refused(rota, path):
 def test_what_is_no_plain_file_is_refused_and_not_waited_for(rota, photo, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, "/dev/zero"):
-        assert "name a plain file: no folder, pipe or device" in refused(rota, path)
+        assert "must be a regular file" in refused(rota, path)
     assert "no such file" in refused(rota, tmp_path / "nowhere")
     assert rota("messages", HERE).out.count("\n") <= 1
 
@@ -62,11 +62,11 @@ def test_what_is_no_plain_file_is_refused_and_not_waited_for(rota, photo, tmp_pa
 def test_a_file_that_is_too_large_is_not_read(rota, photo, tmp_path):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 40)
-    assert "10 MiB together at most" in refused(rota, tmp_path / "huge")
+    assert "attach at most 10 MiB to a message" in refused(rota, tmp_path / "huge")
     with (tmp_path / "most").open("wb") as file:
         file.truncate(10 << 20)
     told = rota("say", HERE, "--file", str(tmp_path / "most"), "--file", str(photo))
-    assert "10 MiB together at most" in told.err
+    assert "attach at most 10 MiB to a message" in told.err
     assert rota.json("say", HERE, "--file", str(tmp_path / "most"))["files"][0]["size"] == 10 << 20
     many = [word for _ in range(11) for word in ("--file", str(photo))]
     assert "at most 10" in rota("say", HERE, *many).err

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rota.cli.command_line import render_pages
-from rota.cli.help_pages import COMMANDS, MEANT, find_page, refusal
+from rota.cli.help_pages import COMMANDS, SUGGESTIONS, find_page, refusal
 
 HEAVY = ("pydantic", "apsw", "rich", "asyncio", "typer")
 
@@ -55,8 +55,8 @@ def test_commands_that_exist_are_left_to_themselves(words):
 
 
 def test_what_is_meant_exists_and_what_exists_means_itself():
-    assert not set(MEANT) & set(COMMANDS)
-    for command in (one for meant in MEANT.values() for one in meant):
+    assert not set(SUGGESTIONS) & set(COMMANDS)
+    for command in (one for meant in SUGGESTIONS.values() for one in meant):
         words = [word for word in command.split() if not word.startswith("-")]
         assert not words or find_page([*words, "--help"], render_pages) is not None
 

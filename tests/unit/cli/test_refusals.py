@@ -15,7 +15,7 @@ CALL = ("task", "create", "b", "--call", "rota.samples:hello")
         ((*CALL, "--once-at", "yesterday"), '--once-at "yesterday": write a time'),
         ((*CALL, "--overlap", "never"), '--overlap "never": choose one of'),
         ((*CALL, "--catch-up", "never"), '--catch-up "never": choose one of'),
-        ((*CALL, "--isolate"), "--isolate: a callable runs within Rota"),
+        ((*CALL, "--isolate"), "--isolate: a function runs inside Rota"),
         ((*CALL, "--deliver-to", "x"), '--deliver-to "x": there is no channel'),
         ((*CALL, "--command", "ls"), "give exactly one of"),
     ],

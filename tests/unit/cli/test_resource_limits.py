@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rota.cli.task_text import site_words, unheld_words
+from rota.cli.task_text import limit_warnings, site_text
 from rota.executors.shared.resource_limits import CgroupHierarchy, enforced_limits
 from rota.model.programs import LimitEnforcement
 
@@ -46,17 +46,16 @@ def test_without_one_memory_is_held_for_each_process_and_processors_for_nobody()
 
 
 def test_a_bound_of_memory_says_for_whom_it_holds():
-    assert (
-        site_words(said(enforced_limits={"memory_mib": "together"})) == "a process within 200 MiB"
+    assert site_text(said(enforced_limits={"memory_mib": "together"})) == "process, at most 200 MiB"
     )
-    each = site_words(said(enforced_limits={"memory_mib": "each"}))
-    assert each == "a process with each process within 200 MiB"
+    each = site_text(said(enforced_limits={"memory_mib": "each"}))
+    assert each == "process, at most 200 MiB for each process"
 
 
 def test_what_nothing_holds_is_said_with_what_to_do():
-    (line,) = unheld_words(said(enforced_limits={"memory_mib": "each", "cpus": "not"}))
+    (line,) = limit_warnings(said(enforced_limits={"memory_mib": "each", "cpus": "not"}))
     assert line.endswith("rota task edit x --cpus none")
-    assert unheld_words({"name": "x", "site": None}) == []
+    assert limit_warnings({"name": "x", "site": None}) == []
 
 
 def test_processors_that_a_named_executor_cannot_bound_here_are_refused_at_once(rota):
@@ -67,7 +66,7 @@ def test_processors_that_a_named_executor_cannot_bound_here_are_refused_at_once(
     if held["cpus"] == LimitEnforcement.TOGETHER:
         rota.ok(*task)
     else:
-        assert "process cannot bound processors here" in rota.refused(*task, code=6)
+        assert "process cannot limit processors on this machine" in rota.refused(*task, code=6)
 
 
 @pytest.mark.parametrize("bound", ["memory", "cpus", "processes"])
@@ -76,9 +75,9 @@ def test_a_task_with_a_bound_says_how_it_is_held_here(rota, bound):
     (held,) = made["site"]["enforced_limits"].values()
     assert held in set(LimitEnforcement)
     told = rota.ok("task", "edit", "x", "--title", "same").out
-    assert ("  ! nothing here bounds" in told) == (held == LimitEnforcement.NOT)
+    assert ("cannot be limited on this machine" in told) == (held == LimitEnforcement.NOT)
     shown = rota.ok("task", "show", "x").out
-    said_again = re.search(r"^warning +nothing here bounds", shown, re.MULTILINE)
+    said_again = re.search(r"^warning .+ cannot be limited on this machine", shown, re.MULTILINE)
     assert (said_again is not None) == (held == LimitEnforcement.NOT)
 
 

@@ -13,9 +13,9 @@ HELLO = ("--call", "rota.samples:hello")
 def test_once_processes_what_is_ready_and_says_how_many(rota, hello):
     for _ in range(3):
         rota.ok("task", "run", hello)
-    assert rota.ok("once", "--max-runs", "2").out == "Processed 2 runs.\n"
+    assert rota.ok("once", "--max-runs", "2").out == "Executed 2 runs.\n"
     assert rota.json("once")["processed"] == 1
-    assert rota.ok("once").out == "Processed 0 runs.\n"
+    assert rota.ok("once").out == "Executed 0 runs.\n"
     states = [run["state"] for run in rota.json("runs")["runs"]]
     assert states == ["succeeded"] * 3
 
@@ -24,7 +24,10 @@ def test_a_dry_run_tells_and_changes_nothing(rota, hello):
     rota.ok("task", "run", hello)
     before = rota.json("runs")["runs"]
     answer = rota.ok("once", "--dry-run")
-    assert answer.out == "Would process 1 run; nothing was changed.\n  hello: run 1 is ready\n"
+    assert (
+        answer.out
+        == "Dry run: would execute 1 run; nothing was changed.\n  hello: run 1 is ready\n"
+    )
     assert rota.json("once", "--dry-run")["would_run"] == 1
     assert rota.json("runs")["runs"] == before
 
@@ -55,7 +58,7 @@ def test_what_could_not_be_sent_is_told_where_people_look(rota):
     why = "no channel 'cli' is configured"
     assert f"cli:default  dead   {why}" in rota.ok("run", "1").out
     waited = rota.ok("run", "1", "--wait")
-    assert f"Not sent to cli:default: {why}; see `rota run 1`." in waited.err
+    assert f"Not delivered to cli:default: {why}; see `rota run 1`." in waited.err
     warnings = rota.json("status")["warnings"]
     assert "deliveries_dead" in [warning["code"] for warning in warnings]
     assert "! deliveries_dead: 1 message of the last day was not sent" in rota.ok("status").out
@@ -77,7 +80,7 @@ def test_runs_are_listed_newest_first_and_filtered(rota, hello):
     assert [r["id"] for r in rota.json("runs", "--limit", "1")["runs"]] == [2]
     assert [r["id"] for r in rota.json("runs", "--before", "2")["runs"]] == [1]
     assert rota.ok("runs").out.splitlines()[0].startswith("RUN  TASK")
-    assert rota.ok("runs", "--state", "failed").out == "No runs.\n"
+    assert rota.ok("runs", "--state", "failed").out == "No runs found.\n"
 
 
 @pytest.mark.parametrize(
@@ -107,13 +110,13 @@ def test_a_queued_run_is_cancelled_once(rota, hello):
 
 
 def test_a_task_stands_for_its_one_run_that_is_not_finished(rota, hello):
-    none = "none of it is running or queued or waiting: see `rota runs --task hello`"
+    none = "the task has no running or queued or waiting run: see `rota runs --task hello`"
     assert rota.refused("cancel", hello, code=3) == f'no run "hello": {none}'
     rota.ok("task", "run", hello)
     assert rota.ok("cancel", hello).out == "Run 1 of hello is cancelled.\n"
     rota.ok("task", "run", hello)
     rota.ok("task", "run", hello)
-    several = "it has several: say which of 3 (queued), 2 (queued)"
+    several = "the task has several: choose one of 3 (queued), 2 (queued)"
     assert rota.refused("cancel", hello) == f'run "hello": {several}'
     assert "it has several" in rota.refused("attach", hello)
     assert 'no task "helo": did you mean hello?' in rota.refused("cancel", "helo", code=3)
@@ -148,7 +151,7 @@ def test_a_question_is_shown_and_answered_once(rota):
     assert 'no task "first"' in rota.refused("answer", "first", "no", code=3)
     rota.ok("once")
     assert rota.json("run", "1")["result"] == "the answer was yes"
-    assert rota.ok("questions").out == "Nobody waits for an answer.\n"
+    assert rota.ok("questions").out == "No open questions found.\n"
 
 
 def test_a_failure_shows_the_first_line_of_its_error(rota):
@@ -165,7 +168,7 @@ def test_the_error_of_an_earlier_try_is_called_that_while_the_run_goes_on(rota):
     rota.ok("task", "create", "flaky", "--call", "rota.samples:flaky", "--retry", "2")
     rota.ok("task", "run", "flaky")
     rota.ok("once", "--max-runs", "1")
-    assert "earlier try: RuntimeError: the first attempt" in rota.ok("runs").out
+    assert "earlier attempt: RuntimeError: the first attempt" in rota.ok("runs").out
 
 
 def test_backfill_queues_the_slots_of_a_span(rota):
@@ -271,7 +274,7 @@ def test_gen_43_retry_takes_a_tasks_name_and_means_its_newest_failed_run(rota, h
     done = rota.json("retry", "flaky")
     assert (done["retried"], done["run"] > failed[0]) == (failed[0], True)
     assert "no task" in rota.refused("retry", "nothing", code=3)
-    assert f"as run {failed[0]} was" in rota.ok("retry", str(failed[0])).out
+    assert f"a retry of run {failed[0]}" in rota.ok("retry", str(failed[0])).out
 
 
 def test_a_sentence_that_has_ended_gets_no_second_full_stop(rota):
@@ -283,13 +286,16 @@ def test_a_sentence_that_has_ended_gets_no_second_full_stop(rota):
         "error": "Correct its path.",
         "result": None,
     }
-    from rota.cli.run_text import ending
+    from rota.cli.run_text import ending_text
 
-    assert ending(ended) == "Run 1 of gone failed: Correct its path."
-    assert ending(ended | {"error": "no such program"}) == "Run 1 of gone failed: no such program."
-    assert ending(ended | {"error": None}) == "Run 1 of gone failed."
+    assert ending_text(ended) == "Run 1 of gone failed: Correct its path."
+    assert (
+        ending_text(ended | {"error": "no such program"})
+        == "Run 1 of gone failed: no such program."
+    )
+    assert ending_text(ended | {"error": None}) == "Run 1 of gone failed."
     stopped = ended | {"state": "cancelled", "error": "cancelled by local"}
-    assert ending(stopped) == "Run 1 of gone cancelled by local."
+    assert ending_text(stopped) == "Run 1 of gone cancelled by local."
 
 
 def test_ist_25_a_task_may_run_until_it_has_succeeded(rota, hello):
@@ -311,6 +317,6 @@ def test_a_payload_is_read_from_standard_input_or_a_file(rota, hello, tmp_path, 
     rota.ok("task", "run", hello, "--payload", "-")
     assert [rota.json("run", run)["payload"] for run in ("1", "2")] == [payload, payload]
     missing = rota.refused("run", hello, "--payload", f"@{tmp_path}/no.json")
-    assert missing.endswith("the file cannot be read: No such file or directory")
+    assert missing.endswith("cannot read the file: No such file or directory")
     both = rota.refused("run", hello, "--payload", "-", "--input", "-")
-    assert "standard input is read for --input" in both
+    assert "standard input is used by --input" in both

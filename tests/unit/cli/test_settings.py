@@ -84,7 +84,7 @@ def test_a_misspelt_variable_is_found(monkeypatch):
 
 
 def test_check_tells_what_holds_and_starts_nothing(rota):
-    assert rota.ok("check").out.startswith("The settings are right")
+    assert rota.ok("check").out.startswith("The settings are valid")
     answer = rota.json("check", "--store", "postgresql://me:secret@host/name")
     assert answer["ok"] is True
     assert answer["settings"]["store"] == "postgresql://me:***@host/name"

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from rota.cli.task_text import deleted_words
+from rota.cli.task_text import deleted_text
 
 pytestmark = pytest.mark.usefixtures("there")
 HELLO = ("--call", "rota.samples:hello")
 
 UNLED = (
-    "  no channel serves web:home: nothing is sent there, and results stay with the runs; use log"
+    "  ! no channel serves web:home: nothing is sent there, and results stay with the runs; use log"
 )
 PROGRAM = ("--command", "think")
 DELETED = {"deleted": True, "id": 1, "name": "x", "cancelled": [], "stopping": []}
@@ -30,12 +30,12 @@ def test_a_task_is_created_with_its_schedule_and_told_in_words(rota):
     assert lines[1] == "  weekdays at 07:00, Europe/Berlin"
     assert len(lines) == 6
     assert all(line.endswith(("CET", "CEST")) for line in lines[2:5])
-    assert lines[5] == "  results stay with the runs: rota logs report"
+    assert lines[5] == "  results: rota logs report"
 
 
 def test_a_task_without_a_schedule_runs_when_asked(rota, hello):
     assert rota.json("task", "show", hello)["schedules"] == []
-    assert "runs when asked" in rota.ok("task", "create", "other", *HELLO).out
+    assert "runs on request" in rota.ok("task", "create", "other", *HELLO).out
 
 
 @pytest.mark.parametrize(
@@ -218,18 +218,18 @@ def test_a_refused_edit_changes_nothing(rota):
     ("cancelled", "stopping", "told"),
     [
         ([], [], "Deleted x."),
-        ([], [571], "Deleted x; its run 571 is asked to stop."),
-        ([7], [5, 6], "Deleted x; its run 7 is cancelled; its runs 5, 6 are asked to stop."),
-        (list(range(1, 9)), [], "Deleted x; its runs 1, 2, 3, 4, 5 and 3 more are cancelled."),
+        ([], [571], "Deleted x; run 571 is stopping."),
+        ([7], [5, 6], "Deleted x; run 7 is cancelled; runs 5, 6 are stopping."),
+        (list(range(1, 9)), [], "Deleted x; runs 1, 2, 3, 4, 5 and 3 more are cancelled."),
     ],
 )
 def test_a_task_is_not_deleted_without_a_word_of_its_runs(cancelled, stopping, told):
-    assert deleted_words({**DELETED, "cancelled": cancelled, "stopping": stopping}) == told
+    assert deleted_text({**DELETED, "cancelled": cancelled, "stopping": stopping}) == told
 
 
 def test_deleting_tells_what_was_queued(rota, hello):
     run = rota.json("task", "run", hello)["run"]
-    assert rota.ok("task", "delete", hello).out == f"Deleted hello; its run {run} is cancelled.\n"
+    assert rota.ok("task", "delete", hello).out == f"Deleted hello; run {run} is cancelled.\n"
 
 
 def test_disable_enable_pause_and_delete(rota):
@@ -317,7 +317,7 @@ def test_results_go_only_where_something_leads(rota):
     assert "no channel" not in rota.ok("task", "edit", "x", "--title", "X").out
     told = rota.ok("task", "edit", "x", "--deliver-to", "web:home").out
     assert UNLED in told.splitlines()
-    assert UNLED.strip() in rota.ok("task", "show", "x").out
+    assert UNLED.removeprefix("  ! ") in rota.ok("task", "show", "x").out
     made = rota.ok("add", "every day at 9", "Read", "--in", "telegram:chat:42").out
     assert UNLED.replace("web:home", "telegram:chat:42") in made.splitlines()
 
@@ -333,7 +333,7 @@ def test_results_are_sent_nowhere_any_more(rota):
 
 def test_places_are_set_listed_and_removed(rota):
     told = rota.ok("notification", "set", "log:ops", "--level", "high").out
-    assert told == "main is told in log:ops from high up.\n"
+    assert told == "Notifications of space main go to log:ops (level high and above).\n"
     (found,) = rota.json("notification", "list")["targets"]
     assert (found["space"], found["to"], found["min_level"]) == ("main", "log:ops", "high")
     assert "use log" in rota.refused("notification", "set", "pigeon:ops")
@@ -346,14 +346,15 @@ def test_a_rehearsed_deletion_tells_what_would_go(rota):
     rota.ok("task", "create", "x", *HELLO, "--every", "5m")
     rota.ok("run", "x")
     told = rota.ok("task", "delete", "x", "--dry-run").out
-    assert told.startswith("Deleting x takes away 1 schedule, cancels 1 run that wait")
-    assert told.endswith("It would be done; nothing was changed.\n")
+    assert told.startswith("Deleting x removes 1 schedule, cancels 1 waiting run")
+    assert told.endswith("Dry run: the request is valid, and nothing was changed.\n")
     assert rota.json("runs")["runs"][0]["state"] == "queued"
     assert rota.json("task", "delete", "x", "--dry-run") == {"dry_run": True}
 
 
 def test_words_of_a_shell_are_told_to_be_words_like_others(rota):
     said = rota.ok("task", "create", "x", "--command", "ls '|' wc")
-    assert "no shell is asked, so | is a word like others: see --shell" in said.out + said.err
+    advice = '"|" is passed to the program as text; use --shell to run this in a shell'
+    assert f"  ! {advice}\n" in said.out
     said = rota.ok("task", "create", "y", "--shell", "--command", "ls | wc")
-    assert "no shell is asked" not in said.out + said.err
+    assert "use --shell" not in said.out + said.err

@@ -29,13 +29,13 @@ def test_a_task_that_was_given_no_name_is_not_called_by_a_number(rota):
     [
         (
             ("task", "disable"),
-            "Disabled hello. Its slots are skipped until: rota task enable hello",
+            "Disabled hello. To enable it again: rota task enable hello",
         ),
         (("task", "enable"), "Enabled hello."),
         (("task", "pause", "--until", "2h"), "Paused hello until"),
         (("task", "run"), "of hello."),
         (("task", "delete", "--yes"), "Deleted hello."),
-        (("state", "list"), "hello keeps nothing."),
+        (("state", "list"), "No values of hello found."),
     ],
 )
 def test_a_task_named_by_its_id_is_told_by_its_name(rota, number, words, told):
@@ -44,5 +44,5 @@ def test_a_task_named_by_its_id_is_told_by_its_name(rota, number, words, told):
 
 
 def test_what_a_task_keeps_is_told_with_its_name(rota, number):
-    assert rota.ok("state", "set", number, "day", "1").out == "Kept day for hello.\n"
-    assert rota.ok("state", "delete", number, "day", "--yes").out == "Forgot day of hello.\n"
+    assert rota.ok("state", "set", number, "day", "1").out == "Stored day of hello.\n"
+    assert rota.ok("state", "delete", number, "day", "--yes").out == "Deleted day of hello.\n"

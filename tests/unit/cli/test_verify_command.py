@@ -22,9 +22,9 @@ def worked(rota, hello):
 def test_a_sound_database_exits_with_0_and_a_line_for_each_invariant(worked):
     answer = worked.ok("verify")
     lines = answer.out.splitlines()
-    assert lines[0].startswith("Looked at 2 runs, 0 schedules, 0 messages, as of 20")
+    assert lines[0].startswith("Checked 2 runs, 0 schedules, 0 deliveries, as of 20")
     assert "✓ I18  2  replaying a run's events gives its state" in lines
-    assert lines[-1] == "Everything holds."
+    assert lines[-1] == "All invariants hold."
     found = worked.json("verify")
     assert found["ok"]
     assert found["violations"] == found["not_looked_at"] == []
@@ -38,7 +38,7 @@ def test_a_damaged_one_exits_with_1_and_says_where_and_what_to_do(worked):
     assert "✗ I4   2  every attempt has its own epoch, without a gap" in answer.out
     assert "1 violation:\n" in answer.out
     assert "  I4   run 2: is at epoch 3, its ended attempts are [1]\n" in answer.out
-    assert "       to do: stop Rota, keep a copy" in answer.out
+    assert "       solution: stop Rota, keep a copy" in answer.out
     answer = worked("verify", "--json")
     assert answer.code == 1
     (violation,) = answer.json["violations"]
@@ -66,7 +66,7 @@ def test_a_table_that_is_missing_exits_with_2(worked):
     damage(worked.home, "drop table attempts")
     answer = worked("verify")
     assert answer.code == 2
-    assert answer.err.startswith("rota: unexpected: SQLError: no such table: attempts")
+    assert answer.err.startswith("rota: unexpected SQLError: no such table: attempts")
 
 
 def test_looking_changes_no_byte_of_the_database(worked):

@@ -59,10 +59,10 @@ def test_a_question_is_shown_with_its_context_and_its_default(rota, ended):
     for words in (("questions",), ("run", "1")):
         out = rota.ok(*words).out
         assert "  There are two drafts.\n  Both are short.\n" in out
-        assert "  Without an answer in time: the first\n" in out
+        assert "  Default if not answered in time: the first\n" in out
     waits = rota("run", "1", "--wait").err
     assert "Which one?" in waits
-    assert "  Both are short.\n  Without an answer in time: the first\n" in waits
+    assert "  Both are short.\n  Default if not answered in time: the first\n" in waits
 
 
 def test_what_an_earlier_attempt_came_to_is_not_told_as_the_outcome(rota, ended):
@@ -101,12 +101,14 @@ def test_the_sentence_of_a_failure_is_told_with_its_remedy(rota, ended):
 
 def test_a_gate_that_woke_nobody_is_told_as_that(rota, ended):
     ended(Succeeded(result='"no new mail"'), AttemptNotes(suppressed=SuppressionReason.BY_GATE))
-    assert rota.ok("run", "1", "--wait").out == "Its gate woke nobody: no new mail\n"
+    assert rota.ok("run", "1", "--wait").out == "The gate found no work: no new mail\n"
     for words in ((), ("--task", "hello"), ("--state", "succeeded")):
-        assert rota.ok("runs", *words).out == "No runs but 1 suppressed one: --all shows them.\n"
+        assert (
+            rota.ok("runs", *words).out == "No runs found. 1 suppressed run not shown: use --all\n"
+        )
     assert "no new mail" in rota.ok("runs", "--all").out
-    assert rota.ok("runs", "--all", "--state", "failed").out == "No runs.\n"
-    assert rota.ok("runs", "--state", "failed").out == "No runs.\n"
+    assert rota.ok("runs", "--all", "--state", "failed").out == "No runs found.\n"
+    assert rota.ok("runs", "--state", "failed").out == "No runs found.\n"
 
 
 def test_a_pause_without_an_end_names_the_command_that_has_none(rota, hello):

@@ -67,8 +67,9 @@ def first_line(text: str | None, most: int = 120) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 run`, `3 runs`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """Return a number with its noun: `1 run`, `3 runs`, `2 deliveries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 EXAMPLES = '"2026-12-24T09:00", "today 9:00", "tomorrow 9am" or "2h"'
