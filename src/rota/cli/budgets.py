@@ -15,7 +15,7 @@ from rota.flow.observe.time_text import duration_text
 
 MAX_AMOUNT = 10**12
 COLUMNS = ["scope", "per", "tokens", "cost", "turns", "tool calls", "time"]
-ROWS = {"used": "used", "aside": "reserved"}
+ROWS = {"used": "used", "reserved": "reserved"}
 """Further rows of a daily budget, by their fields."""
 
 Task = Annotated[

@@ -162,11 +162,12 @@ class CliContext:
         *,
         dry_run: bool = False,
         here: bool = False,
+        noun: str = "tasks",
     ) -> Record:
-        """Execute a command on a task, or on its part may another noun."""
+        """Execute a command on a task, or on its part of another noun."""
         space = (body or {}).get("space")
         try:
-            path = f"/v1/tasks/{quote(self.reference(task, space), safe='')}{rest}"
+            path = f"/v1/{noun}/{quote(self.reference(task, space), safe='')}{rest}"
             return self.call(method, path, body, dry_run=dry_run, here=here)
         except RotaError as error:
             raise self.with_suggestion(error, task, space) from None

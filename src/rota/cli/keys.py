@@ -1,4 +1,4 @@
-"""`rota key` and `rota audit`."""
+"""`rota key` and `rota requests`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ AUDIT_COLUMNS = (
     Column("command", "command"),
     Column(
         "subject",
-        lambda entry: first_line(" ".join(f"{name}={v}" for name, v in entry["about"].items())),
+        lambda entry: first_line(" ".join(f"{name}={v}" for name, v in entry["subject"].items())),
     ),
 )
 
@@ -130,11 +130,11 @@ def list_audit(
 ) -> None:
     """List changes with their callers, newest first.
 
-    Example: rota audit --limit 5
+    Example: rota requests --limit 5
     """
     cli = CliContext(context)
     found = cli.call("GET", "/v1/audit", {**page(limit, before), "space": space})
-    cli.show_list(found, "requests", AUDIT_COLUMNS, "No changes found.", space=space)
+    cli.show_list(found, "entries", AUDIT_COLUMNS, "No changes found.", space=space)
 
 
 def register(app: typer.Typer) -> None:

@@ -16,25 +16,25 @@ Target = Annotated[
 COLUMNS = (
     Column("space", "space"),
     Column("target", "to"),
-    Column("level", "least"),
+    Column("level", "min_level"),
     Column("default", "default"),
 )
 
-notify_app = typer.Typer(
+notification_app = typer.Typer(
     help="Manage the targets for notifications about failed, expired and waiting runs and disabled "
-    "tasks.\n\nExample: rota notification set log:ops --level high",
+    "tasks.\n\nExample: rota notification set log:ops --min-level high",
     rich_markup_mode=None,
 )
 
 
-@notify_app.command("set")
+@notification_app.command("set")
 def set_target(
     context: typer.Context,
     to: Target,
     level: Annotated[
         str,
         typer.Option(
-            "--level",
+            "--min-level",
             metavar="LEVEL",
             help="Lowest level to notify about [possible values: normal, high, urgent]",
         ),
@@ -51,13 +51,13 @@ def set_target(
     """
     cli = CliContext(context, creates_home=True)
     body = {"to": to, "min_level": level, "default": default, "space": space}
-    sentence = "Notifications of space {space} go to {to} (level {least} and above)."
+    sentence = "Notifications of space {space} go to {to} (level {min_level} and above)."
     found = cli.change("PUT", "/v1/notification-targets", body, sentence, dry_run=dry_run)
     if found["default"]:
         cli.out.line("Results of new tasks without --deliver-to go there, too.")
 
 
-@notify_app.command("list")
+@notification_app.command("list")
 def list_targets(context: typer.Context, space: SpaceName = None) -> None:
     """List notification targets.
 
@@ -65,10 +65,10 @@ def list_targets(context: typer.Context, space: SpaceName = None) -> None:
     """
     cli = CliContext(context)
     found = cli.call("GET", "/v1/notification-targets", {"space": space})
-    cli.show_list(found, "preferences", COLUMNS, "No notification targets found.")
+    cli.show_list(found, "targets", COLUMNS, "No notification targets found.")
 
 
-@notify_app.command()
+@notification_app.command()
 def remove(
     context: typer.Context,
     to: Target,
@@ -84,9 +84,9 @@ def remove(
     cli.out.confirm(f"Remove the notification target {to}?", yes=yes or dry_run)
     body = {"to": to, "space": space}
     sentence = "Removed the notification target {to} of space {space}."
-    cli.change("DELETE", "/v1/notify", body, sentence, dry_run=dry_run)
+    cli.change("DELETE", "/v1/notification-targets", body, sentence, dry_run=dry_run)
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(notify_app, name="notification")
+    app.add_typer(notification_app, name="notification")

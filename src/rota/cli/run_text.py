@@ -301,7 +301,7 @@ def _section(out: Display, columns: list[str], rows: list[list[str]]) -> None:
 
 
 OUTPUT = "run.output"
-FAULT = "run.agent_error"
+FAULT = "run.fault"
 OUTPUT_FIELDS = ("text", ANSI)
 KINDS = set(AgentErrorKind)
 

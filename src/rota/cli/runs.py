@@ -56,7 +56,7 @@ from rota.timing.durations import parse_duration
 TIMEOUT_DEFAULT = "10m"
 INTERVAL_DEFAULT = "500"
 MAX_INTERVAL = 60_000
-QUIET = "quiet"
+BY_GATE = "by_gate"
 POLLS = 10
 POLL_SECONDS = 0.1
 """How often the deliveries of an ended run are checked before they are reported."""
@@ -320,11 +320,13 @@ def list_runs(
 def _no_runs_text(cli: CliContext, query: Record) -> str:
     """Return the sentence for an empty list, which may have left out quiet runs."""
     quiet = (
-        [] if query["quiet"] else cli.call("GET", "/v1/runs", {**query, "suppressed": True})["runs"]
+        []
+        if query["suppressed"]
+        else cli.call("GET", "/v1/runs", {**query, "suppressed": True})["runs"]
     )
     if not quiet:
         return "No runs found."
-    return f"No runs found. {count_text(len(quiet), 'suppressed run')} not shown: use --all"
+    return f"No runs found. {count_text(len(quiet), 'quiet run')} not shown: use --all"
 
 
 def cancel(

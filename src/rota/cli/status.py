@@ -311,7 +311,7 @@ def list_samples(
         Column("cpu", _cpu_text),
         Column("memory", _memory_text),
     )
-    cli.show_list(found, "readings", columns, "No samples found in this period.", more=None)
+    cli.show_list(found, "samples", columns, "No samples found in this period.", more=None)
 
 
 @machine_app.command("attempts")
@@ -320,7 +320,7 @@ def list_heartbeats(
 ) -> None:
     """List running attempts with their last heartbeats, oldest heartbeat first.
 
-    Example: rota machine attempts
+    Example: rota machine agents
     """
     cli = CliContext(context)
     found = cli.call("GET", "/v1/heartbeats", {**page(limit), "space": space})
@@ -328,8 +328,8 @@ def list_heartbeats(
         Column("run", "run"),
         Column("task", "task"),
         Column("executor", lambda one: one["executor"] or "inprocess"),
-        Column("state", lambda one: one["silence"] or one["state"]),
-        Column("heartbeat", lambda one: _ago(one["heard_at"])),
+        Column("state", lambda one: one["missed_reason"] or one["state"]),
+        Column("heartbeat", lambda one: _ago(one["seen_at"])),
         Column("memory", lambda one: _mebibytes(one["memory_bytes"])),
         Column("last line", lambda one: first_line(one["last_line"])),
     )

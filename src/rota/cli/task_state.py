@@ -55,7 +55,7 @@ def list_state(
     cli = CliContext(context)
     task = resolve_task_name(cli, task, space)
     query = {**page(limit), "after": after, "space": space}
-    found = cli.task("GET", task, "", query, noun="state")
+    found = cli.task("GET", task, "/state", query)
     cli.show_list(
         found, "values", COLUMNS, f"No values of {task} found.", space=space, more="--after"
     )
@@ -68,7 +68,7 @@ def get(context: typer.Context, task: TaskName, key: Key, space: SpaceName = Non
     Example: rota state get report last-day
     """
     cli = CliContext(context)
-    found = cli.task("GET", task, _part(key), {"space": space}, noun="state")
+    found = cli.task("GET", task, _part("state", key), {"space": space})
     cli.out.record(found)
     cli.out.line(compact(found["value"]))
 
@@ -95,7 +95,7 @@ def set_value(
         raise Invalid("value", value, "null cannot be stored: use `rota state delete`")
     task = resolve_task_name(cli, task, space)
     body = {"value": read, "space": space}
-    stored = cli.task("PUT", task, _part(key), body, dry_run=dry_run, noun="state")
+    stored = cli.task("PUT", task, _part("state", key), body, dry_run=dry_run)
     cli.out.record(stored)
     cli.out.line(f"Stored {stored['key']} of {task}.")
 
@@ -117,12 +117,12 @@ def delete(
     task = resolve_task_name(cli, task, space)
     cli.out.confirm(f"Delete {key} of {task}?", yes=yes or dry_run)
     body = {"space": space}
-    cli.out.record(cli.task("DELETE", task, _part(key), body, dry_run=dry_run, noun="state"))
+    cli.out.record(cli.task("DELETE", task, _part("state", key), body, dry_run=dry_run))
     cli.out.line(f"Deleted {key} of {task}.")
 
 
-def _part(name: str) -> str:
-    return f"/state/{quote(name, safe='')}"
+def _part(kind: str, name: str) -> str:
+    return f"/{kind}/{quote(name, safe='')}"
 
 
 Provider = Annotated[
@@ -157,7 +157,7 @@ def mark(
     common = {"provider": provider, "data": json_value("data", data)}
     given = {name: value for name, value in common.items() if value is not None}
     body = {"items": [{"item": item, **given} for item in items], "space": space}
-    found = cli.task("POST", task, "", body, dry_run=dry_run, noun="seen")
+    found = cli.task("POST", task, "/seen", body, dry_run=dry_run)
     cli.out.record(found)
     for item in found["items"]:
         cli.out.line(f"{item['item']}: {'new' if item['new'] else f'seen {_count(item)}'}")
@@ -177,7 +177,7 @@ def show(
     """
     cli = CliContext(context)
     query = {"provider": provider, "space": space}
-    found = cli.task("GET", task, _part(item), query, noun="seen")
+    found = cli.task("GET", task, _part("seen", item), query)
     cli.out.record(found)
     zone = cli.zone(space)
     cli.out.pairs(

@@ -71,7 +71,7 @@ def _runs_text(numbers: list[int]) -> str:
 
 def site_text(task: Record) -> str:
     """Return the executor of a task with its options."""
-    site, held = task["site"], task["site"].get("held", {})
+    site, held = task["site"], task["site"].get("enforced_limits", {})
     parts = [site["executor"]]
     if site["isolated"] and site["terminal"]:
         parts.append("isolated")

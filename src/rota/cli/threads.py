@@ -33,7 +33,7 @@ THREAD_COLUMNS = (
     Column("task", "task"),
     Column("trigger", "trigger"),
     Column("unread", "pending"),
-    Column("last message", "said_at", is_time=True),
+    Column("last message", "last_message_at", is_time=True),
     Column("title", lambda thread: first_line(thread["title"], SHORT)),
 )
 

@@ -147,11 +147,10 @@ class SpaceResponse(ResponseModel):
 class RunResponse(ResponseModel):
     """A run: the work for one slot, message, call or request.
 
-    `check_state` is whether the task's checks passed. `suppressed` is why the delivery of a success was
-    suppressed: by the gate (`by_gate`) or by the result (`by_result`).
-    `took_seconds` is the duration of
-    the newest ended attempt; `finished_at` can be
-    later if no daemon ran when the attempt ended.
+    `check_state` is whether the task's checks passed. `suppressed` is why the delivery of a success
+    was suppressed: by the gate (`by_gate`) or by the result (`by_result`). `took_seconds` is the
+    duration of the newest ended attempt; `finished_at` can be later if no daemon ran when the
+    attempt ended.
     """
 
     id: int
@@ -207,7 +206,7 @@ class AttemptResponse(ResponseModel):
 
 
 class HeartbeatResponse(ResponseModel):
-    """The newest heartbeat of the newest attempt; `missed_reason` is why there is none one came.
+    """The newest heartbeat of the newest attempt; `missed_reason` is why there is no newer one.
 
     `memory_bytes` counts shared memory once for each process.
     """

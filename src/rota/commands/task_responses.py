@@ -139,8 +139,8 @@ class TaskResponse(TaskSummary):
 class SiteResponse(ResponseModel):
     """Where a task's programs run; `default` means that this is the default of its space.
 
-    `terminal` means that `rota attach` can show its runs. `enforced_limits` is how each of its resource limits
-    can be enforced on the daemon's machine.
+    `terminal` means that `rota attach` can show its runs. `enforced_limits` is how each of its
+    resource limits can be enforced on the daemon's machine.
     """
 
     executor: str

@@ -123,8 +123,8 @@ class TaskList(ResponseModel):
 class TaskDetailResponse(TaskResponse):
     """A task with its activity, run counts and newest runs.
 
-    `warning` is why its results cannot be delivered, if that is so. `missing_programs` are things that the
-    task names and that the daemon's machine does not have, such as its program.
+    `warning` is why its results cannot be delivered, if that is so. `missing_programs` are
+    things that the task names and that the daemon's machine does not have, such as its program.
     """
 
     site: SiteResponse | None
@@ -589,7 +589,7 @@ async def check_maker(
         return
     if (
         existing is not None
-        and len(await store.read(list_schedules, [existing.id])) >= MOST_SCHEDULES
+        and len(await store.read(list_schedules, [existing.id])) >= MAX_CREATED_SCHEDULES
     ):
         message = f"the task already has {MAX_CREATED_SCHEDULES} schedules: change one of them"
         raise Conflict(message)

@@ -342,10 +342,10 @@ class SimStore(MemoryDatabase):
         name = _name(call.operation)
         sea.history.note(self.process.name, name, changes)
         try:
-            at, instant = self.now(), sea.loop.time()
-            given = _given_now(call.operation, call.args)
-            now = at if given is None else given
-            commit = Commit(self.process.name, name, self._asked, decided, at, instant, call.args)
+            now = self.now()
+            instant = sea.loop.time()
+            decided = _decided_for(call, now)
+            commit = Commit(self.process.name, name, self._asked, decided, now, instant, call.args)
             sea.checker.committed(changes, commit)
         except Violation as violation:
             sea.loop.fail(violation)
@@ -376,8 +376,11 @@ def _name(operation: Any) -> str:
     return str(operation.__name__)
 
 
-def _given_now(operation: Any, args: Sequence[object]) -> int | None:
-    """Return the instant that an operation was called for, if it takes one."""
-    _, *names = signature(operation).parameters
-    given = dict(zip(names, args, strict=False)).get("now")
-    return given if isinstance(given, int) else None
+def _decided_for(call: Call, now: int) -> int:
+    """Return the instant an operation was given as `now`, or else that of its transaction.
+
+    A rescue fences by the instant up to which it has watched the clock, which may go back since.
+    """
+    given = signature(call.operation).bind_partial(None, *call.args, **call.kwargs)
+    decided = given.arguments.get("now")
+    return decided if isinstance(decided, int) else now

@@ -47,7 +47,6 @@ def test_without_one_memory_is_held_for_each_process_and_processors_for_nobody()
 
 def test_a_bound_of_memory_says_for_whom_it_holds():
     assert site_text(said(enforced_limits={"memory_mib": "together"})) == "process, at most 200 MiB"
-    )
     each = site_text(said(enforced_limits={"memory_mib": "each"}))
     assert each == "process, at most 200 MiB for each process"
 
