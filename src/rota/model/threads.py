@@ -82,9 +82,9 @@ def is_to_read(payload: object) -> bool:
 class MessageState(StrEnum):
     """What happened to a message.
 
-    `pending`: not given to a run. `given`: part of a run's prompt. `taken`: accepted by a run that
-    was already running. `passed`: skipped, because it asked for no answer and newer ones replaced
-    it. `unread` is shown, not stored: its reader run ended without reading it.
+    `pending`: no run has it. `assigned`: part of a run's prompt. `acknowledged`: accepted by a run
+    that was already running. `skipped`: it asked for no answer and newer ones replaced it. `unread`
+    is shown, not stored: its reader run ended without reading it.
     """
 
     PENDING = "pending"
