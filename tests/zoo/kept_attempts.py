@@ -19,8 +19,8 @@ from tests.tools.simulation.keeper_home import SimYard
 from tests.zoo.bugs import bug, queries, replaced
 
 BOTH = """\
-  and (:out_from is null or kept.out_at = :out_from)
-  and (:err_from is null or kept.err_at = :err_from)"""
+  and (:out_from is null or kept_attempts.out_offset = :out_from)
+  and (:err_from is null or kept_attempts.err_offset = :err_from)"""
 
 
 @bug(
@@ -166,12 +166,12 @@ def heard_again() -> Iterator[None]:
     caught_up = OutputFollower._caught_up
 
     def deaf(self, found, holder, reader):
-        return caught_up(self, replace(found, out_at=0, err_at=0), holder, reader)
+        return caught_up(self, replace(found, out_offset=0, err_offset=0), holder, reader)
 
     with (
         replaced(OutputFollower, "_caught_up", deaf),
         queries(
-            move_kept=(
+            advance_output_offsets=(
                 f"{BOTH}\nreturning",
                 "  and (:out_from is null or :err_from or 1)\nreturning",
             )

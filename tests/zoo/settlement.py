@@ -110,7 +110,7 @@ def cancel_overwrites() -> Iterator[None]:
     "A run that was cancelled while it failed is retried",
 )
 def cancel_forgotten() -> Iterator[None]:
-    with queries(lock_runs=("(cancel_at is not null) as cancelling", "0 as cancelling")):
+    with queries(lock_runs=("(cancel_requested_at is not null) as cancelling", "0 as cancelling")):
         yield
 
 

@@ -1,4 +1,4 @@
-"""`rota key` and `rota requests`."""
+"""`rota key` and `rota audit`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def list_audit(
 ) -> None:
     """List changes with their callers, newest first.
 
-    Example: rota requests --limit 5
+    Example: rota audit --limit 5
     """
     cli = CliContext(context)
     found = cli.call("GET", "/v1/audit", {**page(limit, before), "space": space})

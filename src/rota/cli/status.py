@@ -320,7 +320,7 @@ def list_heartbeats(
 ) -> None:
     """List running attempts with their last heartbeats, oldest heartbeat first.
 
-    Example: rota machine agents
+    Example: rota machine attempts
     """
     cli = CliContext(context)
     found = cli.call("GET", "/v1/heartbeats", {**page(limit), "space": space})

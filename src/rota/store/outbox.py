@@ -123,7 +123,7 @@ async def list_deliveries_of_worker(tx: Transaction, worker: str, most: int) -> 
 
 
 async def list_orphaned_deliveries(tx: Transaction, most: int) -> list[Delivery]:
-    """Return deliveries whose postman vanished while sending, or never said how it went."""
+    """Return deliveries whose worker is gone, or whose time to send is over."""
     now = tx.now()
     rows = await tx.rows("orphaned_deliveries", now=now, most=most)
     return [as_delivery(row) for row in rows]

@@ -137,7 +137,7 @@ def test_the_page_and_the_role_tell_of_every_view():
         assert f"create view rota_sql.{view.name} with (security_barrier = true)" in ddl
         for column in view.columns:
             assert f"| `{column.name}` |" in page
-    for hidden in ("digest", "rota.keys", "rota.requests", "rota.state", "rota.seen"):
+    for hidden in ("digest", "rota.keys", "rota.audit_log", "rota.task_state", "rota.seen_items"):
         assert hidden not in ddl
     with pytest.raises(Invalid):
         sql_role_ddl('x"; drop table rota.runs; --')

@@ -183,7 +183,7 @@ async def test_s06_no_keys_no_catalog_no_definitions(room):
                 "SELECT cast('rota.keys' as regclass)",
                 "SELECT 10::regrole",
                 "SELECT * FROM rota.keys",
-                "SELECT * FROM rota.facts",
+                "SELECT * FROM rota.metadata",
                 "SELECT xmin FROM runs",
                 "SELECT tableoid FROM runs",
             ],

@@ -181,7 +181,7 @@ class World(RuleBasedStateMachine):
         )
     )
     def care(self, how):
-        """Do what planners and caretakers do, or start again."""
+        """Do what the planner and the maintenance loop do, or start again."""
         getattr(self, how)()
 
     def plan(self):

@@ -231,7 +231,7 @@ def _ledger(old: Row, new: Row, commit: Commit) -> Iterator[str]:
 def _event(old: Row, new: Row, commit: Commit) -> Iterator[str]:
     if old is None and new.name == "run.late_result":
         yield "a late result is refused"
-    elif old is None and new.name == "run.notified" and json.loads(new.data)["below"]:
+    elif old is None and new.name == "run.notified" and json.loads(new.data)["below_level"]:
         yield "a place is told nothing that matters less"
 
 

@@ -21,7 +21,7 @@ from tests.tools.simulation.history import Violation
 from tests.tools.simulation.picture import FINISHED, process_of
 
 SETTLING_SECONDS = 35.0
-"""A lease, the caretaker's rest and a planner's poll: after that nothing may be overdue."""
+"""A lease, an interval of maintenance and a planner's poll: after that nothing may be overdue."""
 
 PROBATION_SECONDS = 65.0
 """How long a clock that leapt is not trusted."""

@@ -38,7 +38,7 @@ PROMISE = timedelta(minutes=18)
 
 
 class Caretaker:
-    """Looks after runs as a crew's caretaker does, a heartbeat apart."""
+    """Looks after runs as the maintenance loop of a supervisor does, a heartbeat apart."""
 
     def __init__(self, desk, chance):
         self.desk = desk

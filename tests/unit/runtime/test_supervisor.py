@@ -189,7 +189,7 @@ def beside(clock, opened_later, runner):
 
 
 async def looked(on, clock, seconds):
-    """Let the caretaker look every five seconds for so long; nobody else renews meanwhile."""
+    """Let the maintenance loop look every five seconds for so long; nobody else renews meanwhile."""
     for _ in range(int(seconds // 5)):
         clock.advance(seconds=5)
         await on.crew._maintenance_step()
