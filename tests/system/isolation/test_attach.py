@@ -137,7 +137,7 @@ def test_a_run_that_has_not_begun_or_has_ended_is_told_as_that(sited, place):
     sited.make("slow", "python3", "count.py", "1")
     run = str(sited.json("run", "slow")["run"])
     assert (
-        f"run {run} is queued: a pane is there while a run goes on"
+        f"run {run} is queued: it has a terminal only while it runs"
         in sited.rota("attach", run).stderr
     )
     sited.json("cancel", run)
@@ -160,7 +160,7 @@ def test_a_run_without_a_pane_says_what_to_do(sited, place):
     sited.said(run, "line 0")
     told = sited.rota("attach", str(run))
     assert told.returncode != 0
-    assert f"run {run} has no pane" in told.stderr
+    assert f"run {run} has no terminal" in told.stderr
     assert f"rota logs {run} -f" in told.stderr
     sited.go()
     sited.ended(run)
