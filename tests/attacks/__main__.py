@@ -67,7 +67,7 @@ def daemon(home: Path, log: Path) -> Iterator[Daemon]:
             words, cwd=home.parent, env={**kept, **own}, stdout=subprocess.PIPE, stderr=errors
         )
     try:
-        if process.stdout is None or b"up" not in process.stdout.readline():
+        if process.stdout is None or b"running" not in process.stdout.readline():
             raise RuntimeError(log.read_text())
         until = time.monotonic() + PATIENCE
         while not (home / "api.json").exists() and time.monotonic() < until:

@@ -45,13 +45,13 @@ def check_fetched(kept, number):
     assert told["left_out"] == 1
     shown = kept.rota("artifacts", number)
     assert "charts/chart 2.svg" in shown.stdout
-    assert "Left out: 1" in shown.stderr
+    assert "Not shown: 1" in shown.stderr
     assert kept.rota("artifacts", number, "charts/chart 1.svg", "-o", "-").stdout == "<svg/>"
     assert kept.json("artifacts", number, "data.bin")["size"] == 256
     fetched = kept.house.folder / "data.bin"
     assert fetched.read_bytes() == bytes(range(256))
     again = kept.rota("artifacts", number, "data.bin")
-    assert (again.returncode, "is there already" in again.stderr) == (5, True)
+    assert (again.returncode, "exists: choose another" in again.stderr) == (5, True)
     for name in ("link", "nothing", "../../work/leave.py"):
         missing = kept.rota("artifacts", number, name, "-o", "-")
         assert (missing.returncode, missing.stdout) == (3, ""), missing

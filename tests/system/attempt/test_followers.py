@@ -96,7 +96,7 @@ def test_waiting_for_a_run_outlasts_a_daemon_that_comes_back_elsewhere(simple):
     simple.up()
     follower = followed(simple, "run", "count", "--wait")
     told = Lines(follower.stderr)
-    told.wait("waiting for its end")
+    told.wait("Waiting for its end")
     comes_back_elsewhere(simple, follower, told, meets=True)
     with follower.stdout as said:
         assert said.read() == "finished\n"

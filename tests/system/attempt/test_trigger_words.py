@@ -70,7 +70,7 @@ def test_what_is_approved_is_done_by_rota_and_told_through_a_death_of_the_daemon
         question = waiting["questions"][-1]
         assert json.loads(question["action"])["action"] == wanted
         done = simple.rota("answer", str(number), "approve", "--hash", question["action_hash"])
-        assert "What Rota did: " in done.stdout, done
+        assert "Result of the action: " in done.stdout, done
         simple.kill()
         simple.up()
     run = simple.until(number, lambda run: run["finished_at"] is not None)

@@ -189,12 +189,12 @@ def test_ctrl_c_detaches_and_the_run_goes_on(house, daemon):
         house._command(["run", "patient", "--wait"]), cwd=house.folder, text=True,
         env=house._environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert "waiting for its end" in process.stderr.readline()
+    assert "Waiting for its end" in process.stderr.readline()
     daemon.out.wait("begun 1")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "goes on" in err
+    assert "continues" in err
     late = house.rota("run", "patient", "--wait", "--timeout", "50ms")
     assert late.returncode == 8
     (house.folder / "go").touch()
@@ -241,7 +241,7 @@ def test_events_are_told_as_they_happen_and_over_a_restart(house, daemon):
         house._command(["events", "-f"]), cwd=house.folder, text=True,
         env=house._environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert process.stderr.readline() == "Following; Ctrl-C ends it.\n"
+    assert process.stderr.readline() == "Following events; press Ctrl-C to stop.\n"
     first = house.json("run", "hello", "--wait")["id"]
     assert f"run {first} " in process.stdout.readline()
     daemon.signal(signal.SIGTERM)

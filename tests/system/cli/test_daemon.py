@@ -13,7 +13,7 @@ def test_samples_run_within_seconds_and_people_can_read_it(house):
     assert "run 1" in line
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
-    assert daemon.out.seen[0] == "Rota is up."
+    assert daemon.out.seen[0] == "Rota is running."
     assert {task["name"] for task in house.json("task", "list")["tasks"]} == {
         "hello",
         "count",
@@ -244,7 +244,7 @@ def test_waiting_tells_why_a_run_is_still_queued(house):
     reason = "the limit of 0 runs for one space in the background pool is reached; to change it:"
     command = "`rota limit set space background --cap N`"
     assert "is still queued: in the queue for " in done.stderr
-    assert f"{reason} {command}. It goes on." in done.stderr
+    assert f"{reason} {command}. To follow it: rota logs" in done.stderr
     assert f"{reason} {command}" in house.rota("run", "1").stdout
     (house.folder / "bad.py").write_text("def fail(run):\n    raise OSError('again')\n")
     retries = ("--retry", "2", "--retry-base", "1h")

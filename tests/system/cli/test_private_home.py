@@ -74,7 +74,7 @@ def test_a_daemon_makes_a_home_private_and_says_so(there, umask):
     assert allowed
     assert {name: oct(mode) for name, mode in allowed.items() if mode & 0o077} == {}
     again = there.up()
-    assert again.out.seen[0] == "Rota is up."
+    assert again.out.seen[0] == "Rota is running."
 
 
 def test_what_an_earlier_daemon_left_open_is_taken_back(house):

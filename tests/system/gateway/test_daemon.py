@@ -67,7 +67,7 @@ def test_an_answer_goes_on_while_the_daemon_is_killed_and_started_again(gated):
     gated.up()
     done = gated.set_secret("anthropic", f"{REAL}\n")
     assert done.returncode == 0, done
-    assert "shows it to anthropic" in done.stdout
+    assert "The gateway uses it for anthropic." in done.stdout
     gated.agent("ask", "asking.py")
     run = gated.begin("ask")
     assert gated.provider.script.begun.wait(30)

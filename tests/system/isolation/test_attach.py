@@ -137,7 +137,7 @@ def test_a_run_that_has_not_begun_or_has_ended_is_told_as_that(sited, place):
     sited.make("slow", "python3", "count.py", "1")
     run = str(sited.json("run", "slow")["run"])
     assert (
-        f"run {run} is queued: there is a terminal only while a run goes on"
+        f"run {run} is queued: it has a terminal only while it runs"
         in sited.rota("attach", run).stderr
     )
     sited.json("cancel", run)

@@ -65,7 +65,7 @@ class Process:
     @property
     def up(self) -> bool:
         """Whether it has said that it is up, and so takes signals."""
-        return "Rota is up." in self.log.read_text(errors="replace")
+        return "Rota is running." in self.log.read_text(errors="replace")
 
     @property
     def struck(self) -> bool:

@@ -19,7 +19,7 @@ def test_add_takes_the_time_first_and_echoes_what_it_means(rota):
     assert len(fires) == 3
     assert place == "  executor: process (default for space main)"
     assert results == "  results: rota logs summarise-my-inbox"
-    assert uses == "  a run uses: unknown until one has told what it used"
+    assert uses == "  average usage: not known yet"
     made = rota.json("ls")["tasks"][0]
     assert (made["kind"], made["thread"]) == ("agent", "cli:default")
     assert made["instructions"] == "Summarise my inbox"

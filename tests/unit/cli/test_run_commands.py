@@ -118,7 +118,7 @@ def test_a_task_stands_for_its_one_run_that_is_not_finished(rota, hello):
     rota.ok("task", "run", hello)
     several = "the task has several: choose one of 3 (queued), 2 (queued)"
     assert rota.refused("cancel", hello) == f'run "hello": {several}'
-    assert "it has several" in rota.refused("attach", hello)
+    assert "the task has several" in rota.refused("attach", hello)
     assert 'no task "helo": did you mean hello?' in rota.refused("cancel", "helo", code=3)
 
 
