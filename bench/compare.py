@@ -29,7 +29,7 @@ from bench.kit import HOME, Marks, busy_percent, call, rss_mb, start, stop  # no
 from bench.server import Server  # noqa: E402
 
 STORES = ("sqlite", "postgres")
-LEAST_RATE, MOST_P99, MOST_MEMORY = 0.95, 1.15, 1.01
+MIN_RATE, MAX_P99, MAX_MEMORY = 0.95, 1.15, 1.01
 """What the new checkout must reach of the old one, by the medians over all measures of a kind."""
 TAKES = 5
 SETTLE_SECONDS = 5.0
@@ -242,7 +242,7 @@ def table(rows: list[Row]) -> Iterator[str]:
 
 def verdicts(rows: list[Row]) -> Iterator[tuple[str, bool]]:
     """Yield a sentence for each kind of figure, and whether the new checkout is good enough."""
-    bounds = {"throughput": LEAST_RATE, "p99": MOST_P99, "memory": MOST_MEMORY}
+    bounds = {"throughput": MIN_RATE, "p99": MAX_P99, "memory": MAX_MEMORY}
     for kind, bound in bounds.items():
         ratios = [row.ratio for row in rows if row.figure.kind == kind]
         if ratios:

@@ -188,7 +188,7 @@ def said(text: str) -> ThreadMessage:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     return ThreadMessage(
         id=171, thread="cli:default", sender="ann", body=text, at=at,
-        state=MessageState.PENDING, reader=9, run_id=None, epoch=None, read_at=None,
+        state=MessageState.PENDING, reader_run_id=9, run_id=None, epoch=None, read_at=None,
     )  # fmt: skip
 
 

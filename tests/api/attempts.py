@@ -49,7 +49,7 @@ def _token(door, held: AttemptIdentity) -> str:
 
     door.passes.url = f"http://127.0.0.1:{door.port}/mcp"
     lease = type("L", (), {"run_id": held.run_id, "epoch": held.epoch})()
-    return door.passes.way(lease, Site(executor="process")).token
+    return door.passes.address_for(lease, Site(executor="process")).token
 
 
 def begin(door, space: str = "main", name: str = "job", **task) -> Attempt:

@@ -91,42 +91,42 @@ async def test_a_door_has_a_desk_beside_it_for_attempts_alone(home):
 
 async def test_sites_have_the_way_they_can_go(home):
     async with desk(home) as passes:
-        assert passes.way(LEASE, OPEN).url == "http://127.0.0.1:9/mcp"
-        walled = passes.way(LEASE, WALLED)
+        assert passes.address_for(LEASE, OPEN).url == "http://127.0.0.1:9/mcp"
+        walled = passes.address_for(LEASE, WALLED)
         assert (walled.url, walled.socket) == ("http://127.0.0.1:7684/mcp", True)
         online = Site(executor="sandbox", isolated=True, network=NetworkAccess.OPEN)
-        assert not passes.way(LEASE, online).socket
-        assert passes.way(LEASE, Site(executor="container", isolated=True)) == walled
-        assert walled.token == passes.way(LEASE, OPEN).token
+        assert not passes.address_for(LEASE, online).socket
+        assert passes.address_for(LEASE, Site(executor="container", isolated=True)) == walled
+        assert walled.token == passes.address_for(LEASE, OPEN).token
         assert passes.read(walled.token) == (1, 1)
 
 
 async def test_a_door_with_tls_is_not_theirs(home):
     secure = ListenAddress(tls_cert=Path("cert"), tls_key=Path("key"))
     async with desk(home, secure, "https://127.0.0.1:9") as passes:
-        first = passes.way(LEASE, OPEN).url
+        first = passes.address_for(LEASE, OPEN).url
         assert first.startswith("http://127.0.0.1:")
     async with desk(home, secure, "https://127.0.0.1:9") as passes:
-        assert passes.way(LEASE, OPEN).url == first
+        assert passes.address_for(LEASE, OPEN).url == first
 
 
 async def test_a_socket_that_answers_is_left_to_whoever_has_it(home):
     async with desk(home) as first:
         async with desk(home) as second:
-            assert second.way(LEASE, WALLED) is None
-        assert first.way(LEASE, WALLED) is not None
+            assert second.address_for(LEASE, WALLED) is None
+        assert first.address_for(LEASE, WALLED) is not None
         assert (home / "desk" / "mcp.sock").exists()
     (home / "desk" / "mcp.sock").touch()
     async with desk(home) as third:
-        assert third.way(LEASE, WALLED) is not None
+        assert third.address_for(LEASE, WALLED) is not None
 
 
 async def test_a_path_that_is_too_long_has_no_socket(home):
     deep = home / ("x" * 100)
     deep.mkdir()
     async with desk(deep) as passes:
-        assert passes.way(LEASE, WALLED) is None
-        assert passes.way(LEASE, OPEN) is not None
+        assert passes.address_for(LEASE, WALLED) is None
+        assert passes.address_for(LEASE, OPEN) is not None
 
 
 def test_the_secret_of_a_home_is_made_once_and_private(home):

@@ -15,7 +15,7 @@ from rota.api.middleware import (
 from rota.api.middleware import (
     MAX_BODY_BYTES_OF_SPACE as MOST_HELD_OF_SPACE,
 )
-from rota.commands.catalogue import MOST_ERRORS
+from rota.commands.catalogue import MAX_ERRORS
 from rota.commands.json_size import MOST_VALUES
 from rota.model.keys import KeyScope
 from tests.api.conftest import PATIENCE
@@ -163,7 +163,7 @@ def test_a_body_of_too_many_values_is_refused_before_they_are_built(door):
 
 
 def test_of_very_many_errors_none_is_looked_for(door):
-    told = door.ann.post("/v1/tasks", {f"k{n}": 1 for n in range(MOST_ERRORS + 1)})
+    told = door.ann.post("/v1/tasks", {f"k{n}": 1 for n in range(MAX_ERRORS + 1)})
     assert (told.status, told.field) == (400, "body")
     assert "errors" in told.sentence
 

@@ -17,7 +17,7 @@ def agent(request):
 
 @pytest.fixture
 def spec(agent):
-    program = ("prog",) if agent.abilities.program else ()
+    program = ("prog",) if agent.capabilities.program else ()
     return AgentSpec(instructions="say hello", program=program)
 
 

@@ -267,7 +267,7 @@ async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(
         await work.begun.wait()
         flaky.clock.advance(MINUTE)
         await rescue(flaky.store, chance, fence=True)
-        crew.pulse.wake()  # hears that it was fenced, comes back, and claims the run again
+        crew.lease.wake()  # hears that it was fenced, comes back, and claims the run again
         while await flaky.state(run_id) is not RunState.FAILED:
             await asyncio.sleep(0)
         work.let_go.set()

@@ -204,7 +204,7 @@ def called_again() -> Iterator[None]:
     class Stubborn:
         def __init__(self, runner):
             self._runner = runner
-            self.routes, self.waited = runner.routes, runner.waited
+            self.routes, self.queue_wait = runner.routes, runner.queue_wait
 
         async def run(self, assignment):
             try:

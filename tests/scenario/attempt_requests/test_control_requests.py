@@ -119,7 +119,7 @@ async def test_a_run_in_the_queue_is_cancelled_and_one_that_goes_on_told_to_stop
     }  # fmt: skip
     ended = await talkers.person("show_run", run=queued)
     assert ended["state"] == "cancelled"
-    assert ended["error"] == f"cancelled by {OWNER}, as run {question['run']} asked"
+    assert ended["error"] == f"cancelled by {OWNER}, as requested by run {question['run']}"
     await talkers.next()
     going = await talkers.begin(other)
     question = await asks(talkers, "kill_task_run", {"run": going.run_id})
@@ -253,7 +253,7 @@ async def test_an_answer_that_is_too_long_is_cut_and_says_so(small):
 
 async def test_where_sql_cannot_be_asked_nothing_is_answered(small):
     question = await asks(small, "query_central_db", {"sql": "select 1"})
-    with pytest.raises(Unavailable, match="cannot be asked here"):
+    with pytest.raises(Unavailable, match="SQL is not available here"):
         await decide(small, question)
     with pytest.raises(Unavailable, match="rota answer"):  # nor where nobody can do anything
         await answer_question(

@@ -46,8 +46,8 @@ def test_a_running_program_is_told_of(kept):
     shown = kept.rota("run", str(number)).stdout
     assert "half way" in shown
     assert "MiB" in shown
-    assert "last heard of" in kept.rota("why", str(number)).stdout
-    assert "last heard of" in kept.rota("why", "talk").stdout
+    assert "last heartbeat" in kept.rota("why", str(number)).stdout
+    assert "last heartbeat" in kept.rota("why", "talk").stdout
     kept.go()
     assert kept.until(number, lambda run: run["state"] == "succeeded")
 

@@ -258,7 +258,7 @@ def test_what_has_ended_is_let_in_no_more_and_what_is_young_stays(home):
     async def work():
         daemon = home.daemon()
         _, old = await home.permit(daemon, 1)
-        daemon._permitted["1-1"] -= 100
+        daemon._granted_at["1-1"] -= 100
         token, young = await home.permit(daemon, 2)
         await daemon.renew(frozenset())
         assert not os.path.exists(old)  # noqa: ASYNC240, PTH110

@@ -234,7 +234,7 @@ class Clinging(FakeYard):
     async def delete(self, kept):
         self.forgotten.append(kept.run_id)
 
-    def promise(self, seconds):
+    def extend_lease(self, seconds):
         """Nobody keeps it here."""
 
     async def delete_old(self, known):

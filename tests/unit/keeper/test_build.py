@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.keeper import build_keeper as keeper_build
+from rota.keeper import build as keeper_build
 from rota.keeper.build import (
     MAX_FILES,
     PACKAGE,

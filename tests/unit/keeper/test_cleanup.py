@@ -299,7 +299,7 @@ def test_a_keeper_that_lives_is_not_waited_for_without_time(keeper):
 
 async def test_a_keeper_that_ends_later_is_waited_for_aside(keeper):
     child, folder = keeper
-    CleanupThread(lambda _: None).reap(folder)
+    CleanupThread(lambda _: None).reap_keeper(folder)
     child.kill()
     async with asyncio.timeout(LONG):
         while (folder / "lock").read_text():

@@ -258,7 +258,7 @@ async def test_what_could_not_be_adopted_at_once_is_adopted_soon(desk, chance, m
 
         with intercepted(adopt_attempt, fails), pytest.raises(Unavailable):
             await life.crew._renewed(LeaseRenewal(alive=False))
-        life.crew.keeping.wake()
+        life.crew.keeper_renewal.wake()
         assert (await machine.begun.get()).kept.run_id == run_id
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
@@ -408,7 +408,7 @@ async def test_a_fenced_worker_takes_its_own_attempts_up_again(desk, chance):
         life.crew._exclusive = False
         desk.clock.advance(timedelta(minutes=1))
         await desk.store.write(fence_workers)
-        life.crew.pulse.wake()
+        life.crew.lease.wake()
         carried = await machine.begun.get()
         assert (carried.lease.epoch, life.crew.worker.id) == (1, "one~1")
         machine.end(run_id, Succeeded())

@@ -163,7 +163,7 @@ async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
     async with Stage(desk, chance, act).working() as on:
         await on.begun()
         await desk.store.write(fence_other_workers, "nobody")
-        on.crew.pulse.wake()
+        on.crew.lease.wake()
         await stopped.wait()
         assert on.crew.worker.id != "me"
         on.crew.maintenance.wake()
@@ -245,7 +245,7 @@ async def test_who_works_until_idle_stays_for_what_is_about_to_come_back(beside,
         idle = asyncio.ensure_future(on.crew.idle())
         while not idle.done():
             beside.clock.advance(seconds=1)
-            on.crew.pulse.wake()
+            on.crew.lease.wake()
             on.crew.maintenance.wake()
             await asyncio.sleep(0)
         (run,) = await beside.store.read(list_runs, RunFilter())
@@ -289,7 +289,7 @@ async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, ch
     await desk.task()
     async with Stage(desk, chance).working() as on:
         await store.write(fence_other_workers, "nobody")
-        on.crew.pulse.wake()
+        on.crew.lease.wake()
         await store.asked.wait()
         stopping = asyncio.ensure_future(on.crew.stop())
         await asyncio.sleep(0)
@@ -305,13 +305,13 @@ async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chan
     async with Stage(desk, chance).working() as on:
         store.deaf = True
         await store.write(fence_other_workers, "nobody")
-        on.crew.pulse.wake()
+        on.crew.lease.wake()
         await store.refused.wait()
         await desk.queue(task)
         await on.crew.worker._claim_step()
         assert (await store.read(view_queue)).running == 0
         store.deaf = False
-        on.crew.pulse.wake()
+        on.crew.lease.wake()
         await on.begun()
         assert on.crew.worker.id in {worker.id for worker in await store.read(list_workers)}
         on.puppet.release.set()
@@ -339,7 +339,7 @@ async def test_a_run_that_comes_back_waits_for_its_earlier_attempt_to_end(
     async with Stage(desk, chance, act).working() as on:
         await on.begun()
         await desk.store.write(fence_other_workers, "nobody")
-        on.crew.pulse.wake()
+        on.crew.lease.wake()
         while (await desk.run(run_id)).epoch == 1:
             on.crew.maintenance.wake()
             await asyncio.sleep(0)
@@ -523,7 +523,7 @@ async def test_a_run_that_came_back_is_not_begun_any_more(clock, chance, opened_
     async with Stage(desk, chance, work, drain=timedelta(seconds=10)).working() as on:
         await on.begun()
         await store.write(fence_other_workers, "nobody")
-        on.crew.pulse.wake()
+        on.crew.lease.wake()
         while (await desk.run(run_id)).epoch == 1:
             on.crew.maintenance.wake()
             await asyncio.sleep(0)
