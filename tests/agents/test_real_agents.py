@@ -53,7 +53,7 @@ def test_what_the_provider_answers_is_what_is_read(case, place):
     with Provider(*case.script) as provider:
         words = {"session": case.session, "more": case.more}
         told = drive(installed(case.agent), place, provider, case.wish, **words)
-    assert told.verdict.fault is case.fault, told.verdict
+    assert told.verdict.error is case.error, told.verdict
     assert sum(isinstance(said, AgentToolCall) for said in told.said) == case.tools
     assert percents(told) == case.percents
     if case.text:
@@ -65,9 +65,9 @@ def test_what_the_provider_answers_is_what_is_read(case, place):
         assert told.verdict.outcome == WaitingForAnswer(
             question="Which colour?", context="I need to know.", options=("red", "blue")
         )
-    if case.fault:
+    if case.error:
         assert isinstance(told.verdict.outcome, Failed)
-        assert told.verdict.outcome.retryable is case.fault.retry
+        assert told.verdict.outcome.retryable is case.error.retry
 
 
 def test_tokens_are_counted_once(agent, place):
@@ -97,7 +97,7 @@ def test_a_stopped_agent_is_cancelled_and_not_tried_again(agent, place):
         told = drive(agent, place, provider, WISHES[agent], stop_when_asked=True)
     assert isinstance(told.verdict.outcome, Cancelled)
     assert not told.verdict.transient
-    assert told.verdict.fault is AgentErrorKind.CANCELLED
+    assert told.verdict.error is AgentErrorKind.CANCELLED
 
 
 CALLS = {

@@ -173,7 +173,7 @@ async def live(kinds_, wanted, todo):
             ready = [
                 (run.space, run.lane)
                 for run in await store.read(list_runs, EVERYTHING)
-                if run.place is QueueState.READY and run.lane is not None
+                if run.queue_state is QueueState.READY and run.lane is not None
             ]
             assert len(ready) == len(set(ready))
         await world.drain()

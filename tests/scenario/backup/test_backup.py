@@ -121,7 +121,7 @@ async def test_after_a_restore_nothing_since_the_backup_is_done_again(
     assert {row[0] for row in rows["runs"]} == {row[0] for row in (await place.rows("two"))["runs"]}
     span = WhySpan(start=clock.now() - timedelta(minutes=5), end=clock.now())
     story = explain(await load_facts(store, task, span), zone("UTC")).stories[0]
-    assert story.verdict == "unknown"
+    assert story.outcome == "unknown"
     assert "not caught up: it is unknown what ran between a backup and its" in story.sentence
 
 
@@ -322,5 +322,5 @@ async def test_whoever_slept_through_a_restore_can_record_nothing(
     for _ in range(3):
         with pytest.raises(Unavailable, match="was restored: start this process again"):
             await bench.end(lease)
-    assert (await again.run(run_id)).holder == "awake"
+    assert (await again.run(run_id)).worker_id == "awake"
     assert await again.events(run_id) == []
