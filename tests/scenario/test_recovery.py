@@ -94,7 +94,7 @@ async def test_a_rescued_run_is_fenced_off_from_its_old_worker(desk, chance):
     run = await desk.run(old.run_id)
     assert (run.state, run.result) == (RunState.SUCCEEDED, '"new"')
     attempts = await desk.store.read(list_attempts, old.run_id)
-    assert [(a.number, a.outcome) for a in attempts] == [(1, "lost"), (2, "succeeded")]
+    assert [(a.epoch, a.outcome) for a in attempts] == [(1, "lost"), (2, "succeeded")]
 
 
 async def test_midnight_makes_no_running_run_look_stuck(desk, chance):
@@ -315,4 +315,4 @@ async def test_a_claim_that_is_under_way_is_drained_too(desk, chance):
         answer.set()
         await stopping
     run = await desk.run(run_id)
-    assert (run.state, run.cause.value) == (RunState.QUEUED, "drained")
+    assert (run.state, run.cause.value) == (RunState.QUEUED, "released")

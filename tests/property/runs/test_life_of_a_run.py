@@ -152,7 +152,7 @@ async def live(policy, todo):
 async def check_history(bench, run):
     attempts = await bench.store.read(list_attempts, run.id)
     ended = run.epoch - (run.state is RunState.RUNNING)
-    assert [attempt.number for attempt in attempts] == list(range(1, ended + 1))
+    assert [attempt.epoch for attempt in attempts] == list(range(1, ended + 1))
     events = await bench.events(run.id)
     assert events.count("run.settled") == (run.state in FINISHED)
     assert sum(a.outcome == "succeeded" for a in attempts) <= 1

@@ -296,7 +296,7 @@ def test_what_an_agent_cannot_do_is_refused_by_its_field(agent, field, choices):
 
 
 def test_a_refusal_says_what_there_is():
-    with pytest.raises(Invalid, match="the agent codex knows none, minimal, low"):
+    with pytest.raises(Invalid, match="the agent codex supports none, minimal, low"):
         AGENTS["codex"].check(replace(HELLO, thinking="max"))
 
 

@@ -122,7 +122,7 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
     ids = await backfill(bench.store, LOCAL, "job", start, end)
     runs = [run for run in await bench.slots(task) if run.source is RunSource.BACKFILL]
     assert sorted(ids) == sorted(run.id for run in runs)
-    assert [(f"{r.slot_at:%H:%M}", r.place) for r in runs] == [
+    assert [(f"{r.slot_at:%H:%M}", r.queue_state) for r in runs] == [
         ("13:00", QueueState.HELD if runs[0].lane else QueueState.READY),
         ("13:30", QueueState.DELAYED),
         ("14:00", QueueState.DELAYED),
@@ -131,7 +131,7 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
     assert await codes(bench) == ["clock_returned"]
     bench.clock.advance(hours=1)
     await plan(bench.store)
-    assert [r.place for r in await bench.slots(task)].count(QueueState.DELAYED) == 0
+    assert [r.queue_state for r in await bench.slots(task)].count(QueueState.DELAYED) == 0
     bench.clock.advance(minutes=59)  # 15:01: the schedule fires by itself again
     assert await codes(bench) == []
     bench.clock.advance(minutes=30)
