@@ -183,7 +183,8 @@ def rows(door, tmp_path):
 
 
 def address(operation_id, path, values):
-    group = path.split("/")[2]
+    parts = path.split("/")
+    group = parts[4] if len(parts) > 4 and parts[4] in {"state", "seen"} else parts[2]
     filled = {}
     for name in re.findall(r"{(\w+)}", path):
         value = values.get((group, name), values.get(name))

@@ -80,7 +80,7 @@ async def test_a_machine_that_has_run_out_of_something_is_told_of(tmp_path):
 
 async def test_a_later_try_that_could_not_be_started_is_not_taken_for_unbegun(tmp_path):
     async with a_home(tmp_path) as home:
-        later = replace(home.next_try(), tries=1)
+        later = replace(home.next_try(), launches=1)
         with no_more_files(), pytest.raises(OSError, match="Too many open files"):
             await home.start(later, "true")
 
@@ -129,9 +129,9 @@ async def test_a_keeper_whose_disk_takes_no_beat_is_not_silent(tmp_path):
         resource.prlimit(before.pid, resource.RLIMIT_FSIZE, (0, 0))
         home.yard.write_input(kept, 0, b"word\n")
         async with asyncio.timeout(10.0):
-            while (after := await home.yard.take_sample(kept)).beat == before.beat:
+            while (after := await home.yard.take_sample(kept)).heartbeat == before.heartbeat:
                 await home.yard.wait_for_change(kept, 1.0)
-        assert after.beat > before.beat
+        assert after.heartbeat > before.heartbeat
 
 
 @asynccontextmanager
