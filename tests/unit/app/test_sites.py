@@ -5,7 +5,7 @@ import pytest
 from rota.app.settings import load_settings
 from rota.app.sites import ExecutorTrial, LocalSiteChecker
 from rota.errors import Invalid, NotPermitted, Unavailable
-from rota.executors.container.engine import ContainerSettings, find_engine
+from rota.executors.container.settings import ContainerSettings, find_engine
 from rota.executors.shared.mounts import load_mounts
 from rota.model.programs import SharedFolder, Site
 from rota.model.spaces import SpaceRole

@@ -13,14 +13,13 @@ from rota.executors.container.engine import (
     LABEL,
     VERSION_COMMANDS,
     ContainerEngine,
-    ContainerSettings,
-    find_engine,
     mount_arguments,
     outdated_runtime,
     pinned_image,
     run_arguments,
 )
 from rota.executors.container.seccomp import ARCHITECTURES, profile
+from rota.executors.container.settings import ContainerSettings, find_engine
 from rota.executors.container.sidecar import import_image, sidecar_arguments, trial_arguments
 from rota.executors.shared.mounts import (
     MountAllowlist,
