@@ -28,6 +28,7 @@ ROOMS = {
     "agent",
     "reader",
     "executor",
+    "plugin",
     "entrypoint",
     "seccomp",
     "channel",

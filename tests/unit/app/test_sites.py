@@ -5,7 +5,7 @@ import pytest
 from rota.app.settings import load_settings
 from rota.app.sites import ExecutorTrial, LocalSiteChecker
 from rota.errors import Invalid, NotPermitted, Unavailable
-from rota.executors.container.settings import ContainerSettings, find_engine
+from rota.executors.container.plugin import ContainerSettings, find_engine
 from rota.executors.shared.mounts import load_mounts
 from rota.model.programs import SharedFolder, Site
 from rota.model.spaces import SpaceRole
@@ -43,7 +43,7 @@ async def test_what_the_list_names_may_be_asked_for(home, tmp_path):
     sites.try_out = lambda name: _Fine()
     shared = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path=data, write=True),))
     await sites.admit(shared, SpaceRole.MAIN)
-    with pytest.raises(NotPermitted, match="may only be read"):
+    with pytest.raises(NotPermitted, match="is read-only"):
         await sites.admit(shared, SpaceRole.MEMBER)
     elsewhere = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/opt"),))
     with pytest.raises(NotPermitted, match="may not be mounted"):

@@ -19,23 +19,18 @@ from rota.executors.container.engine import (
     run_arguments,
 )
 from rota.executors.container.seccomp import ARCHITECTURES, profile
-from rota.executors.container.settings import ContainerSettings, find_engine
 from rota.executors.container.sidecar import import_image, sidecar_arguments, trial_arguments
 from rota.executors.shared.mounts import (
     MountAllowlist,
     SystemFolders,
-    load_mounts,
     program_variables,
 )
 from rota.executors.shared.resource_limits import keeper_limits
 from rota.keeper.build import Interpreter
-from rota.model.executors import ExecutorCapabilities, Isolation
 from rota.model.programs import LimitEnforcement, Program, Site
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import (
     ExecutionSpec,
-    ExecutorHost,
-    ExecutorPlugin,
     KeeperSpec,
     MissingRequirement,
     ProcessTreeMode,
@@ -178,16 +173,3 @@ class ContainerExecutor:
         if done.returncode and not tolerant:
             raise Unavailable(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")
-
-
-def _make(settings: ContainerSettings, host: ExecutorHost) -> ContainerExecutor:
-    mounts = load_mounts(host.home, host.mounts)
-    engine = find_engine(settings, host.environment)
-    return ContainerExecutor(Interpreter.running(), mounts, engine)
-
-
-PLUGIN = ExecutorPlugin(
-    make=_make,
-    capabilities=ExecutorCapabilities(isolation=Isolation.ALWAYS, image=True, own_network=True),
-    settings=ContainerSettings,
-)

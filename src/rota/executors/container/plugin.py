@@ -1,4 +1,4 @@
-"""Settings of containers: the engine, and the user of programs in them."""
+"""The plug-in: settings of containers, and the executor that they make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from rota.executors.container.engine import ENGINES, VARIABLES, ContainerEngine, UserMapping
-from rota.ports.executor import SEARCH_PATH
+from rota.executors.container.executor import ContainerExecutor
+from rota.executors.shared.mounts import load_mounts
+from rota.keeper.build import Interpreter
+from rota.model.executors import ExecutorCapabilities, Isolation
+from rota.ports.executor import SEARCH_PATH, ExecutorHost, ExecutorPlugin
 
 
 def _engine(value: str) -> str:
@@ -62,3 +66,16 @@ def find_engine(settings: ContainerSettings, environment: Mapping[str, str]) -> 
 
 def _program(name: str) -> str | None:
     return name if name.startswith("/") else shutil.which(name, path=SEARCH_PATH)
+
+
+def _make(settings: ContainerSettings, host: ExecutorHost) -> ContainerExecutor:
+    mounts = load_mounts(host.home, host.mounts)
+    engine = find_engine(settings, host.environment)
+    return ContainerExecutor(Interpreter.running(), mounts, engine)
+
+
+PLUGIN = ExecutorPlugin(
+    make=_make,
+    capabilities=ExecutorCapabilities(isolation=Isolation.ALWAYS, image=True, own_network=True),
+    settings=ContainerSettings,
+)
