@@ -301,7 +301,7 @@ def _section(out: Display, columns: list[str], rows: list[list[str]]) -> None:
 
 
 OUTPUT = "run.output"
-FAULT = "run.fault"
+FAULT = "run.agent_error"
 OUTPUT_FIELDS = ("text", ANSI)
 KINDS = set(AgentErrorKind)
 
