@@ -63,7 +63,7 @@ def test_a_failure_reaches_the_preference_and_why_tells_so(door):
     assert attempt.end(failed(retryable=False))
     run = door.main.get(f"/v1/runs/{attempt.held.run_id}").json
     (told,) = run["deliveries"]
-    assert (told["kind"], told["channel"], told["target"]) == ("notice", "log", "ops")
+    assert (told["kind"], told["channel"], told["target"]) == ("notification", "log", "ops")
     notes = door.main.get(f"/v1/runs/{attempt.held.run_id}/why").json["notes"]
     assert "Notifications sent to log:ops." in notes
     assert "Below the level of log:loud: nothing is sent there." in notes
@@ -99,7 +99,7 @@ def test_a_question_waits_in_the_outbox_and_is_withdrawn_with_its_answer(door):
     run_id = attempt.held.run_id
     assert attempt.end(WaitingForAnswer(question="deploy?", options=("yes", "no")))
     (told,) = door.main.get(f"/v1/runs/{run_id}").json["deliveries"]
-    assert (told["kind"], told["state"]) == ("notice", "pending")
+    assert (told["kind"], told["state"]) == ("notification", "pending")
     assert f"rota answer {run_id} yes" in told["body"]
     assert door.main.post(f"/v1/runs/{run_id}/answer", {"answer": "yes"}).status == 200
     (gone,) = door.main.get(f"/v1/runs/{run_id}").json["deliveries"]

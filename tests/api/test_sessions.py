@@ -112,7 +112,7 @@ def test_what_is_said_is_for_the_task_that_answers_and_has_one_reader(talks):
     second = talks.ann.post(path, {"text": "Two?"})
     assert (first.status, second.status, first.json) == (201, 201, again.json)
     assert first.json["reader_run"] == second.json["reader_run"]
-    run = talks.ann.get(f"/v1/runs/{first.json['reader']}").json
+    run = talks.ann.get(f"/v1/runs/{first.json['reader_run']}").json
     assert (run["task"], run["payload"]) == ("talk", {"messages": True})
     shown = talks.ann.get(path).json["messages"]
     assert [(one["text"], one["state"]) for one in shown] == [
@@ -133,5 +133,5 @@ def test_a_thread_that_is_new_belongs_to_whoever_speaks_there_first(door):
     told = door.bob.post("/v1/threads/web:bob:7/messages", {"text": "Hello?"})
     assert told.status == 201
     assert door.ann.post("/v1/threads/web:bob:7/messages", {"text": "Hello?"}).status == 404
-    run = door.bob.get(f"/v1/runs/{told.json['reader']}").json
+    run = door.bob.get(f"/v1/runs/{told.json['reader_run']}").json
     assert (run["task"], run["payload"]["agent"]) == ("once-agent", "claude")

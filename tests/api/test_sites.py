@@ -13,7 +13,7 @@ def test_the_usual_executor_is_shown_at_creation(door):
     assert made.status == 201
     assert made.json["site"] == {
         "executor": "process",
-        "usual": True,
+        "default": True,
         "terminal": False,
         "isolated": False,
         "image": None,
@@ -23,7 +23,7 @@ def test_the_usual_executor_is_shown_at_creation(door):
         "memory_mib": None,
         "cpus": None,
         "processes": None,
-        "held": {},
+        "enforced_limits": {},
     }
     own = door.ann.post("/v1/tasks", SCRIPT).json["site"]
     assert (own["executor"], own["default"], own["isolated"]) == ("sandbox", True, True)

@@ -40,7 +40,7 @@ def test_g2_49_a_registered_thread_is_answered_by_its_task(door):
     assert (quiet.status, quiet.json["reader_run"], quiet.json["state"]) == (201, None, "pending")
     assert door.ann.get("/v1/runs").json["runs"] == []
     asked = door.ann.post(path, {"text": "Well, @rota, shall we?"}).json
-    run = door.ann.get(f"/v1/runs/{asked['reader']}").json
+    run = door.ann.get(f"/v1/runs/{asked['reader_run']}").json
     assert (run["task"], run["payload"]) == ("desk", {"messages": True})
     messages = door.ann.get(path).json["messages"]
     assert {one["reader_run"] for one in messages} == {asked["reader_run"]}

@@ -26,7 +26,6 @@ EXCEPTIONS = {
     ("rules/permissions.py", "command"): "the field of a task",
     ("flow/define/attempt_requests.py", "command"): "the field of a task",
     ("cli/task_options.py", "command"): "the field of a task",
-    ("cli/keys.py", "command"): "the column of an audit entry",
     ("commands/task_fields.py", "command"): "the field of a task",
     ("commands/task_inputs.py", "command"): "the field of a task",
 }

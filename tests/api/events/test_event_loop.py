@@ -47,7 +47,7 @@ async def test_a_block_is_a_figure_and_a_warning_that_names_what_ran(working, na
     assert (await figures(working))["rota_loop_blocked_seconds_total{}"] > 1
     _, status = await working.call("/v1/status")
     (told,) = [one["message"] for one in status["warnings"] if one["code"] == "loop_blocked"]
-    assert "blocked this daemon 1 time in the last hour" in told
+    assert "blocked the event loop 1 time in the last hour" in told
     assert "the task blocker" in told
     _, ann = await working.member("ann")
     _, status = await working.call("/v1/status", token=ann)

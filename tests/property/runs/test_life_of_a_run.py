@@ -116,8 +116,8 @@ class Life:
 
 
 def check_row(run):
-    assert (run.state is RunState.RUNNING) == (run.holder is not None)
-    assert (run.state is RunState.QUEUED) == (run.place is not None)
+    assert (run.state is RunState.RUNNING) == (run.worker_id is not None)
+    assert (run.state is RunState.QUEUED) == (run.queue_state is not None)
     assert (run.state in FINISHED) == (run.finished_at is not None)
 
 

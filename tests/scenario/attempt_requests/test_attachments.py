@@ -44,7 +44,7 @@ async def test_g2_44_a_message_has_files_as_they_were_when_it_was_sent(talkers, 
     files = ["report.pdf", "plots/one.png"]
     await agent("send_message", text="Here it is.", files=files)
     (delivery,) = await talkers.store.read(list_deliveries, agent.run_id, 10)
-    assert delivery.files == (enclosed("report.pdf", b"%PDF"), enclosed("plots/one.png", b""))
+    assert delivery.attachments == (enclosed("report.pdf", b"%PDF"), enclosed("plots/one.png", b""))
     again = await agent("send_message", text="Here it is.", files=files)
     assert again["again"]
     (folder / "report.pdf").write_bytes(b"%PDF 2")
@@ -60,7 +60,7 @@ async def test_deferred_messages_have_files_too(talkers, shelf):
     assert await talkers.store.read(list_deliveries, agent.run_id, 10) == []
     assert await agent.end()
     (delivery,) = await talkers.store.read(list_deliveries, agent.run_id, 10)
-    assert (delivery.body, delivery.files) == ("Done.", (enclosed("a.txt", b"a"),))
+    assert (delivery.body, delivery.attachments) == ("Done.", (enclosed("a.txt", b"a"),))
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ async def test_asking_tells_the_attempt_to_end_its_turn_and_then_the_run_waits(s
     agent = await small.begin()
     told = await agent("ask_user", question="Red or blue?", options=["red", "blue"])
     assert "End your turn" in told["next"]
-    assert (await small.person("list_waiting"))["questions"] == []  # its program still runs
+    assert (await small.person("list_open_questions"))["questions"] == []  # its program still runs
     assert await agent.end(Succeeded(result='"I am done"'))
-    (waiting,) = (await small.person("list_waiting"))["questions"]
+    (waiting,) = (await small.person("list_open_questions"))["questions"]
     assert (waiting["question"]["question"], waiting["run"]["result"]) == ("Red or blue?", None)
     assert await small.bench.claim() == []
 
@@ -39,7 +39,7 @@ async def test_it_waits_also_when_its_program_did_not_end_well(small, outcome):
     agent = await small.begin(retry=AGAIN)
     await agent("ask_user", question="Shall I?")
     assert await agent.end(outcome)
-    (waiting,) = (await small.person("list_waiting"))["questions"]
+    (waiting,) = (await small.person("list_open_questions"))["questions"]
     assert waiting["run"]["retries"] == 0
 
 
@@ -124,7 +124,7 @@ async def test_without_a_default_the_run_expires_and_people_are_told(small, chan
     assert (shown["state"], shown["error_code"]) == ("expired", NO_ANSWER)
     assert NO_ANSWER == "waiting_for_user_timeout"
     notice, question = sorted(shown["deliveries"], key=lambda one: one["kind"], reverse=True)
-    assert (question["kind"], question["state"]) == ("notice", "withdrawn")
+    assert (question["kind"], question["state"]) == ("notification", "withdrawn")
     assert (notice["target"], "nobody answered" in notice["body"]) == ("ann", True)
 
 
@@ -206,7 +206,7 @@ async def test_words_that_sound_like_a_question_park_no_run(small):
     assert (await small.person("show_run", run=agent.run_id))["state"] == "succeeded"
     agent = await small.begin(agent.assignment.task)
     assert await agent.end(WaitingForAnswer(question="Shall I?", default="no"))
-    (waiting,) = (await small.person("list_waiting"))["questions"]
+    (waiting,) = (await small.person("list_open_questions"))["questions"]
     asked = waiting["question"]
     assert (asked["attempt"], asked["default"]) == (1, "no")
     await small.person("answer_run", run=agent.run_id, question=asked["id"], answer="yes")

@@ -99,7 +99,7 @@ def test_a_gate_wakes_when_there_is_something_and_is_quiet_otherwise(simple):
     assert len(woken["deliveries"]) == 1
     assert [run["id"] for run in simple.json("runs")["runs"]] == [woken["id"]]
     assert len(simple.json("runs", "--all")["runs"]) == 2
-    assert simple.json("task", "show", "inbox")["counts"] == {"succeeded": 2, "quiet": 1}
+    assert simple.json("task", "show", "inbox")["counts"] == {"succeeded": 2, "suppressed": 1}
     assert simple.json("state", "get", "inbox", "gate")["value"] == 2
 
 

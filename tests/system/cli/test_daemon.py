@@ -76,7 +76,7 @@ def test_a_run_past_the_bound_is_given_back(house):
     daemon.signal(signal.SIGINT)
     assert daemon.wait() == 0
     run = house.json("run", "1")
-    assert (run["state"], run["cause"]) == ("queued", "drained")
+    assert (run["state"], run["cause"]) == ("queued", "released")
 
 
 def test_a_function_that_cannot_be_stopped_does_not_keep_the_daemon(house):

@@ -65,9 +65,9 @@ def test_a_message_with_files_is_one_line_for_every_agent():
     facts = MessageFile("a b.png", "image/png", 3, "0" * 64)
     said = replace(SAID, files=(facts, facts._replace(name="b.pdf", mimetype="application/pdf")))
     for agent in (ClaudeAgent(), CommandAgent(), PiAgent()):
-        line = agent.line(said, "/box/in/files")
+        line = agent.message_line(said, "/box/in/files")
         assert line.count(b"\n") == 1
-        assert (agent.message_in(line), agent.line(said, "/box/in/files")) == (171, line)
+        assert (agent.message_in(line), agent.message_line(said, "/box/in/files")) == (171, line)
         for name in (b"/box/in/files/171/a b.png", b"/box/in/files/171/b.pdf"):
             assert line.count(name) == 1
     told = json.loads(ClaudeAgent().message_line(said, "/box/in/files"))["message"]["content"]

@@ -34,7 +34,7 @@ def test_machines_get_one_json_object_a_line():
     assert (first["event"], first["task"], first["level"]) == ("run.settled", "hello", "info")
     assert first["trace_id"] == second["trace_id"] == "01234567-12"
     assert first["timestamp"].endswith("Z")
-    assert (third["service"], third["level"]) == ("planner", "warning")
+    assert (third["poller"], third["level"]) == ("planner", "warning")
     assert "trace_id" not in third
 
 

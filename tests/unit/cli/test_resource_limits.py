@@ -87,4 +87,4 @@ def test_doctor_says_what_a_bound_on_processors_needs(rota):
     ]
     missing = {one["what"]: one["to_do"] for one in plain["missing"]}
     unheld = made["site"]["enforced_limits"]["cpus"] == LimitEnforcement.NOT
-    assert ("hand the cpu controller" in missing.get("a limit on CPUs", "")) == unheld
+    assert ("delegate the cpu controller" in missing.get("a limit on CPUs", "")) == unheld

@@ -332,7 +332,7 @@ def test_results_are_sent_nowhere_any_more(rota):
 
 
 def test_places_are_set_listed_and_removed(rota):
-    told = rota.ok("notification", "set", "log:ops", "--level", "high").out
+    told = rota.ok("notification", "set", "log:ops", "--min-level", "high").out
     assert told == "Notifications of space main go to log:ops (level high and above).\n"
     (found,) = rota.json("notification", "list")["targets"]
     assert (found["space"], found["to"], found["min_level"]) == ("main", "log:ops", "high")

@@ -170,7 +170,7 @@ def test_a_part_of_the_processors_is_held_by_a_control_group_or_refused():
     able = CgroupHierarchy("/sys/fs/cgroup/rota.service", frozenset({"cpu"}), unified=True)
     assert limit_arguments(asked, able, counts_alone=True).outside[2] == "cpu.max=50000 100000"
     for unable in (UNIFIED, OLD, None):
-        with pytest.raises(Unavailable, match="hand the cpu controller to Rota"):
+        with pytest.raises(Unavailable, match="delegate the cpu controller to Rota"):
             limit_arguments(asked, unable, counts_alone=True)
 
 

@@ -243,7 +243,7 @@ def test_what_may_not_be_looked_at_is_counted(shelf, no_root, mode, seen, left_o
     for name in ("good", "sub/a", "sub/b"):
         (own / name).touch()
     (own / "sub").chmod(mode)
-    told = no_root.of("main", 7)
+    told = no_root.list_artifacts("main", 7)
     assert [artifact.name for artifact in told.files] == ["good", *seen]
     assert (told.left_out, told.more) == (left_out, False)
 
@@ -252,7 +252,7 @@ def test_a_shelf_that_its_program_has_locked_shows_nothing_until_the_next_attemp
     own = Path("spaces/main/artifacts/7")
     (own / "made").touch()
     own.chmod(0)
-    told = no_root.of("main", 7)
+    told = no_root.list_artifacts("main", 7)
     assert (told.files, told.left_out) == ((), 1)
     no_root.prepare(own, 2, anew=False)
     assert names(no_root) == ["made"]
@@ -263,7 +263,7 @@ def test_a_shelf_that_its_program_has_locked_is_deleted_in_its_time(shelf, no_ro
     Path("spaces/main/artifacts/7").chmod(0)
     (told,) = no_root.list_folders()
     assert (told.run_id, told.empty) == (7, False)
-    no_root.drop(told)
+    no_root.delete_folder(told)
     assert no_root.list_folders() == []
 
 
