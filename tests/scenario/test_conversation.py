@@ -76,7 +76,7 @@ async def test_what_a_run_never_looked_at_is_the_next_ones(desk, chance):
     (two,) = await tell(desk, "two")  # it has ended, and nothing is settled
     await settle_attempts(desk.store, [(given, report)], chance)
     given = await claim(desk)
-    assert given.lease.run_id == two.reader
+    assert given.lease.run_id == two.reader_run_id
     await work.run(given)
     assert ">two</message>" in yard.started[1].stdin.decode()
 
@@ -100,7 +100,7 @@ async def test_a_message_is_taken_and_its_reader_ended_or_neither(desk):
         acknowledge_messages, cut.lease.run_id, cut.lease.epoch, cut.message.id
     )
     assert await states(cut.desk) == [MessageState.ACKNOWLEDGED]
-    assert await cut.desk.state(cut.message.reader) is RunState.CANCELLED
+    assert await cut.desk.state(cut.message.reader_run_id) is RunState.CANCELLED
 
 
 async def test_a_reader_is_given_everything_or_nothing(desk):

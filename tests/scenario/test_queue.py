@@ -89,7 +89,7 @@ async def test_claiming_repairs_nothing_that_is_not_its_own(desk):
     await desk.queue(mine)
     assert len(await desk.claim(routes=[mine.route])) == 1
     assert (await desk.run(stray)).state is RunState.RUNNING
-    assert (await desk.store.read(view_queue)).later == 3
+    assert (await desk.store.read(view_queue)).delayed == 3
     assert await desk.store.read(list_events, 0, 100) == events
 
 

@@ -17,8 +17,14 @@ from rota.cli.display import (
     wall_time_with_zone,
 )
 from rota.cli.task_text import summarise_result
-from rota.flow.observe.time_text import count_text, duration_text, first_line, whole_line
-from rota.flow.observe.views import MARKS, WORDS
+from rota.flow.observe.time_text import (
+    CHECK_WORDS,
+    SUPPRESSION_WORDS,
+    count_text,
+    duration_text,
+    first_line,
+    whole_line,
+)
 from rota.model.agents import AgentErrorKind
 from rota.model.runs import FINISHED
 from rota.model.text import MORE, clean
@@ -28,8 +34,8 @@ PERCENT = "percent"
 ANSI = "ansi"
 """The field of output events with terminal colors."""
 MIB = 1024 * 1024
-CHECK_TEXTS = {state.value: text for state, text in WORDS.items()}
-MARK_TEXTS = {mark.value: text for mark, text in MARKS.items()}
+CHECK_TEXTS = {state.value: text for state, text in CHECK_WORDS.items()}
+MARK_TEXTS = {mark.value: text for mark, text in SUPPRESSION_WORDS.items()}
 
 
 def took(run: Record) -> str:

@@ -326,7 +326,7 @@ def _no_runs_text(cli: CliContext, query: Record) -> str:
     )
     if not quiet:
         return "No runs found."
-    return f"No runs found. {count_text(len(quiet), 'quiet run')} not shown: use --all"
+    return f"No runs found. {count_text(len(quiet), 'suppressed run')} not shown: use --all"
 
 
 def cancel(

@@ -51,8 +51,8 @@ from rota.cli.task_text import (
 )
 from rota.commands.task_fields import TaskCommand
 from rota.errors import Invalid, NotFound, Refused, RotaError
-from rota.flow.lookup import check_new_name
 from rota.flow.observe.time_text import count_text
+from rota.rules.task_spec import check_new_name
 
 Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Accept a function that cannot be imported here")

@@ -32,12 +32,6 @@ def check_name(field: str, name: str) -> None:
         raise Invalid(field, name, NAME_ADVICE)
 
 
-def check_new_name(name: str) -> None:
-    """Refuse a new task name that could be an id."""
-    if name.isdigit():
-        raise Invalid("name", name, "add a letter: a number alone is the id of a task")
-
-
 async def get_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
     """Return a task by name."""
     check_space(caller, space)

@@ -212,3 +212,9 @@ def check_program(argv: Sequence[str]) -> None:
 ONE_OFF_ORIGIN = "rota"
 
 ONE_OFF_NAMES = {TaskKind.AGENT: "once-agent", TaskKind.SCRIPT: "once-script"}
+
+
+def check_new_name(name: str) -> None:
+    """Refuse a new task name that could be an id."""
+    if name.isdigit():
+        raise Invalid("name", name, "add a letter: a number alone is the id of a task")

@@ -19,7 +19,7 @@ PASSING = {
     "oldest_seconds",
     "used_at",
     "origin",
-    "lacks",
+    "missing_programs",
     "daemon",
     "request_id",
     "seconds",

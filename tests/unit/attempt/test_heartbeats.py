@@ -99,7 +99,7 @@ async def test_one_that_has_not_introduced_itself_has_missed_nothing(yard, follo
 
 
 async def test_a_sign_has_the_last_line_and_the_pane_made_safe(yard, followed):
-    yard.capture_pane = "\x1b]0;title\x07$ \x1b[31mwork\x1b[0m"
+    yard.pane = "\x1b]0;title\x07$ \x1b[31mwork\x1b[0m"
     followed[1].hearing.take(
         OutputStream.ERR, b"first\n\x1b[32msecond\x1b[0m " + b"x" * 1_000 + b"\n"
     )

@@ -116,7 +116,7 @@ def test_secrets_come_from_three_places_and_what_is_kept_wins(local, tmp_path):
     view = asyncio.run(local.put("team", REAL, "ann"))
     assert (view.source, view.set_by) == ("kept", "ann")
     assert local.values()["team"] == REAL
-    assert local.redactor.text(f"{REAL} sk-of-a-file") == "[secret team] [secret filed]"
+    assert local.redactor.redact_text(f"{REAL} sk-of-a-file") == "[secret team] [secret filed]"
     (tmp_path / "key").write_text("sk-of-the-same-file\n")
     assert local.values()["filed"] == "sk-of-the-same-file"
     stop()

@@ -11,7 +11,7 @@ from rota.flow.define.notifications import check_channel, check_target, default_
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import ScheduleSpec, prepare_schedule
 from rota.flow.define.threads import check_claimed
-from rota.flow.lookup import check_line, check_name, check_new_name, get_task
+from rota.flow.lookup import check_line, check_name, get_task
 from rota.flow.task_changes import cancel_runs, disable, plan_due_then_list, retry_if_stale
 from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.instants import to_micros
@@ -20,7 +20,7 @@ from rota.model.tasks import MAX_TITLE, After, NewTask, Policy, Pool, Task, Task
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
-from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, check_new_name
 from rota.store import settlement as store_settlement
 from rota.store import tasks as store_tasks
 from rota.store.store import Store

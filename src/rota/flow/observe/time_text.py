@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from rota.errors import Invalid
+from rota.model.checks import CheckState, SuppressionReason
 from rota.model.heartbeats import Heartbeat
 from rota.model.schedules import RuleKind
 from rota.model.text import clean
@@ -193,3 +194,14 @@ def _when(where: ZoneInfo, early: datetime, late: datetime) -> datetime:
         else:
             late = middle
     return late.replace(microsecond=0)
+
+
+CHECK_WORDS = {
+    CheckState.VERIFIED: "verified: its checks hold",
+    CheckState.UNVERIFIED: "unverified: no checks defined",
+    CheckState.CONTRADICTED: "contradicted: a check failed",
+}
+SUPPRESSION_WORDS = {
+    SuppressionReason.BY_GATE: "suppressed: its gate found no work",
+    SuppressionReason.BY_RESULT: "suppressed: its result was not delivered",
+}

@@ -170,17 +170,8 @@ async def _view_run(store: Store, run: Run) -> TaskActivity:
     return TaskActivity(run.state.value, run, ahead, question)
 
 
-WORDS = {
-    CheckState.VERIFIED: "verified: its checks hold",
-    CheckState.UNVERIFIED: "unverified: no checks defined",
-    CheckState.CONTRADICTED: "contradicted: a check failed",
-}
 CHECKABLE = frozenset({"agent", "script"})
 """Routes of work that can have checks."""
-MARKS = {
-    SuppressionReason.BY_GATE: "suppressed: its gate found no work",
-    SuppressionReason.BY_RESULT: "suppressed: its result was not delivered",
-}
 
 
 def check_state_of(run: Run) -> CheckState | None:

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from rota.flow.observe.time_text import (
+    CHECK_WORDS,
+    SUPPRESSION_WORDS,
     clock_text,
     count_text,
     duration_text,
@@ -19,7 +21,7 @@ from rota.flow.observe.time_text import (
     wall_time_text,
     whole_line,
 )
-from rota.flow.observe.views import MARKS, WORDS, check_state_of
+from rota.flow.observe.views import check_state_of
 from rota.flow.observe.why_facts import PlannedInstant, SlotKind, WhyFacts
 from rota.model.clock_jumps import Leap
 from rota.model.events import Event
@@ -410,8 +412,8 @@ def _known(run: Run) -> str:
     """Return what is known about a successful run."""
     checked = check_state_of(run)
     told = [
-        MARKS.get(run.suppressed) if run.suppressed else None,
-        WORDS.get(checked) if checked else None,
+        SUPPRESSION_WORDS.get(run.suppressed) if run.suppressed else None,
+        CHECK_WORDS.get(checked) if checked else None,
     ]
     return "".join(f", {words}" for words in told if words)
 
