@@ -168,7 +168,7 @@ def test_a_folder_swapped_for_a_link_when_the_engine_looks_is_noticed(ground, po
         image=podman.image,
     )
     assert done.stdout == b""
-    assert (done.returncode, b"was swapped" in done.stderr) == (126, True)
+    assert (done.returncode, b"was replaced" in done.stderr) == (126, True)
     assert podman.ask("ps", "--all", "--quiet") == ""
 
 
