@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -20,7 +19,7 @@ from rota.commands.responses import From, RequestModel, ResponseModel, TaskSelec
 from rota.errors import Invalid
 from rota.flow.define import budgets
 from rota.flow.define.budgets import BudgetStatus
-from rota.model.budgets import MICROS, BudgetCaps, BudgetScope, BudgetUsage
+from rota.model.budgets import MICROS, BudgetCaps, BudgetScope
 from rota.model.keys import KeyScope
 from rota.model.tasks import Task
 from rota.store.budgets import set_budget
@@ -78,10 +77,6 @@ class AmountsResponse(ResponseModel):
     turns: int | None
     tool_calls: Annotated[int | None, From("tools")]
     seconds: int | None
-
-
-def _amounts_of(name: str) -> Callable[[BudgetUsage], AmountsResponse]:
-    return lambda usage: AmountsResponse.from_model(getattr(usage, name))
 
 
 def _period_of(budget: BudgetStatus) -> str:
